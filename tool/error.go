@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
+	"slices"
 	"strings"
 )
 
@@ -89,14 +91,8 @@ var contract = map[Code]struct {
 	UncertainOutcome:    {Uncertain, "It started, and how it ended is not known. Look at what it did before doing it again."},
 }
 
-// Codes lists every code with its kind and fixed sentence, in no order.
-func Codes(yield func(Code, Kind, string) bool) {
-	for c, e := range contract {
-		if !yield(c, e.kind, e.text) {
-			return
-		}
-	}
-}
+// Codes lists every code, sorted; NewError tells the kind and the sentence of each.
+func Codes() []Code { return slices.Sorted(maps.Keys(contract)) }
 
 // An Error is the outcome of a call that gave no result. Kind and text follow
 // from the code. It names only the caller's own cancellation or deadline as its
