@@ -1,0 +1,4 @@
+package spool
+
+// descriptors is not counted here.
+func descriptors() []string { return nil }
