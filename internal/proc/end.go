@@ -1,0 +1,298 @@
+package proc
+
+import "time"
+
+// endLeftovers cleans up after a program that exited by itself: what stayed in the
+// session is ended, what left it is only named (S2, S8).
+func (p *Proc) endLeftovers() {
+	found, err := p.survivors(sessionAndMarked)
+	if inside, _ := split(found); len(inside) > 0 {
+		p.settle(inside)
+		closeMembers(found)
+		found, err = p.survivors(sessionAndMarked)
+	}
+	inside, outside := split(found)
+	if len(inside) == 0 {
+		p.exit.Left, p.exit.Cleaned = members(outside), err == nil
+		closeMembers(found)
+		return
+	}
+	p.mu.Lock()
+	if !p.hurried {
+		p.killAt = time.Now().Add(leftoverGrace)
+	}
+	p.mu.Unlock()
+	ended := members(inside)
+	closeMembers(found)
+	left, proven := p.endOwned(TERM, false)
+	inside, _ = split(left)
+	p.exit.Left, p.exit.Cleaned = members(left), proven && len(inside) == 0
+	p.exit.Ended = without(ended, p.exit.Left)
+	closeMembers(left)
+}
+
+// settle gives the last stage of a pipeline the time to take what the program wrote
+// right before its end: with "exec > >(tee log)" the shell is gone before tee has read. It waits until
+// they are gone, or until no output came for as long as a held pipe is waited for.
+func (p *Proc) settle(inside []*member) {
+	for {
+		m := firstAlive(inside)
+		until := earlier(p.lastOutput().Add(quiet), p.patience())
+		if m == nil || !time.Now().Before(until) {
+			return
+		}
+		p.waitMember(m, until)
+	}
+}
+
+// lastOutput is when the program last wrote something, but not before its end.
+func (p *Proc) lastOutput() time.Time {
+	at := p.goneAt
+	for _, s := range p.streams {
+		if t := p.began.Add(time.Duration(s.last.Load())); t.After(at) {
+			at = t
+		}
+	}
+	return at
+}
+
+// endOwned ends the program, if it still runs, and the members of its session, and with
+// strays also what left the session. It returns what is still alive, and whether that list
+// is known to be complete. The caller closes the list.
+//
+// It runs once for a Proc, while the program is not reaped: until then the number of its
+// group and session is its own.
+func (p *Proc) endOwned(first Signal, strays bool) (left []*member, proven bool) {
+	want := sessionAndMarked
+	if strays {
+		want = everything
+	}
+	var told []*member // those that have had the first signal, to be waited for
+	defer func() { closeMembers(told) }()
+	tell := func(m *member) {
+		m.send(first)
+		m.resume()
+		told = append(told, m)
+	}
+	// ours drops from a list what is not to be ended here.
+	ours := func(list []*member) []*member {
+		if strays {
+			return list
+		}
+		in, out := split(list)
+		closeMembers(out)
+		return in
+	}
+
+	start := time.Now()
+	if first != KILL {
+		// The list is made before anybody is signalled: while the parents live, their
+		// children can be told.
+		list, _ := p.survivors(want)
+		p.sendGroup(first)
+		for _, m := range ours(list) {
+			tell(m)
+		}
+		hangUp := p.tty != nil && first != HUP
+		for {
+			until := p.patience()
+			if hangUp {
+				until = earlier(until, start.Add(p.grace/2))
+			}
+			if !time.Now().Before(until) {
+				if !hangUp || !time.Now().Before(p.patience()) {
+					break
+				}
+				hangUp = false
+				p.sendGroup(HUP)
+				for _, m := range told {
+					m.send(HUP)
+				}
+				continue
+			}
+			if !p.waitExit(until) {
+				continue
+			}
+			if m := firstAlive(told); m != nil {
+				p.waitMember(m, until)
+				continue
+			}
+			// All that were told are gone. Look again: something may have been on its way.
+			list, err := p.survivors(want)
+			rest := ours(list)
+			if len(rest) == 0 && err == nil {
+				if strays {
+					return nil, true
+				}
+				break // the last look below names the strays
+			}
+			if len(rest) == 0 {
+				break
+			}
+			for _, m := range rest {
+				tell(m)
+			}
+		}
+	}
+
+	// KILL, look again, until there is nothing or the time is up. Killing the group is one
+	// step for the kernel: a member that is forking does not slip through.
+	giveUp := time.Now().Add(proofTime)
+	for {
+		gone := p.isGone() // before the list: while the program lives it can add to it
+		list, err := p.survivors(want)
+		list = merge(list, told)
+		told = nil
+		if gone {
+			rest := list
+			if !strays {
+				rest, _ = split(list)
+			}
+			if len(rest) == 0 || !time.Now().Before(giveUp) {
+				return list, err == nil
+			}
+		} else if !time.Now().Before(giveUp) {
+			return list, err == nil
+		}
+		p.sendGroup(KILL)
+		for _, m := range list {
+			if strays || !m.stray {
+				m.send(KILL)
+			}
+		}
+		// Not until giveUp: what was forked by another group meanwhile is to be found soon.
+		soon := earlier(giveUp, time.Now().Add(20*time.Millisecond))
+		if p.waitExit(soon) {
+			for _, m := range list {
+				if (strays || !m.stray) && !p.waitMember(m, soon) {
+					break
+				}
+			}
+		}
+		told = list
+	}
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+func (p *Proc) patience() time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.killAt
+}
+
+func (p *Proc) isGone() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.gone
+}
+
+// waitExit waits for the end of the program and tells whether it came. It returns early
+// when patience was shortened.
+func (p *Proc) waitExit(until time.Time) bool {
+	select {
+	case <-p.exited:
+		return true
+	default:
+	}
+	t := time.NewTimer(time.Until(until))
+	defer t.Stop()
+	select {
+	case <-p.exited:
+		return true
+	case <-p.nudge:
+	case <-t.C:
+	}
+	return false
+}
+
+// drain waits for the output that was written before the end, and stops the readers.
+// A pipe that somebody still holds is not waited for.
+func (p *Proc) drain() {
+	p.closeInput()
+	for _, s := range p.streams {
+		s.finish(p.lastOutput())
+	}
+	for _, s := range p.streams {
+		<-s.done
+		s.close()
+	}
+	p.feed.Wait()
+	if p.tty != nil {
+		p.tty.Close()
+	}
+}
+
+func firstAlive(list []*member) *member {
+	for _, m := range list {
+		if m.alive() {
+			return m
+		}
+	}
+	return nil
+}
+
+// merge adds to a list those of an earlier one that are still alive: a stray without the mark
+// is found by its parent only, and that may be dead by now. The earlier list is used up.
+func merge(list, earlier []*member) []*member {
+next:
+	for _, m := range earlier {
+		for _, have := range list {
+			if have.pid == m.pid {
+				m.close()
+				continue next
+			}
+		}
+		if m.alive() {
+			list = append(list, m)
+		} else {
+			m.close()
+		}
+	}
+	return list
+}
+
+// split parts the members of the session from those that left it.
+func split(list []*member) (inside, outside []*member) {
+	for _, m := range list {
+		if m.stray {
+			outside = append(outside, m)
+		} else {
+			inside = append(inside, m)
+		}
+	}
+	return inside, outside
+}
+
+func members(list []*member) []Member {
+	var out []Member
+	for _, m := range list {
+		out = append(out, Member{PID: m.pid, Name: m.name})
+	}
+	return out
+}
+
+func closeMembers(list []*member) {
+	for _, m := range list {
+		m.close()
+	}
+}
+
+func without(list, drop []Member) []Member {
+	var out []Member
+next:
+	for _, m := range list {
+		for _, d := range drop {
+			if d.PID == m.PID {
+				continue next
+			}
+		}
+		out = append(out, m)
+	}
+	return out
+}

@@ -1,0 +1,147 @@
+package proc
+
+import (
+	"testing"
+	"time"
+)
+
+// strays are ways to leave the session with the mark kept.
+var strays = map[string]string{
+	"silent":       "setsid sh -c 'echo $$ > pid; exec sleep 300' >/dev/null 2>&1 </dev/null &",
+	"holding":      "setsid sh -c 'echo $$ > pid; exec sleep 300' &",
+	"double fork":  "(setsid sh -c '(echo $$ > pid; exec sleep 300) &' >/dev/null 2>&1 &) ; while [ ! -s pid ]; do sleep 0.01; done",
+	"late in life": "sleep 0.2; setsid sh -c 'echo $$ > pid; exec sleep 300' >/dev/null 2>&1 &",
+}
+
+// S8: what left the session is named after a normal exit and lives on.
+func TestStraysAreNamed(t *testing.T) {
+	t.Parallel()
+	for name, line := range strays {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, out := shell(t, line+"\nwhile [ ! -s pid ]; do sleep 0.005; done; echo hi")
+			e := run(t, s)
+			pid := pidIn(t, s.Dir, "pid")
+			defer sweep(t, pid)
+			if e.Code != 0 || out.stdout() != "hi\n" || !e.Cleaned || e.Ended != nil {
+				t.Errorf("%+v %q", e, out.stdout())
+			}
+			if name == "double fork" { // $$ is the number of the shell that ended
+				if len(e.Left) != 1 || e.Left[0].Name != "sleep" {
+					t.Errorf("%+v", e)
+				}
+				pid = e.Left[0].PID
+				defer sweep(t, pid)
+			} else if len(e.Left) != 1 || e.Left[0].PID != pid {
+				t.Errorf("%+v, want %d", e, pid)
+			}
+			if !alive(pid) {
+				t.Error("it was ended")
+			}
+		})
+	}
+}
+
+// S8: they are ended by End.
+func TestStraysAreEnded(t *testing.T) {
+	t.Parallel()
+	for name, line := range strays {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, _ := shell(t, line+"\nwhile [ ! -s pid ]; do sleep 0.005; done; echo > ready; sleep 300")
+			p := start(t, s)
+			pid := pidIn(t, s.Dir, "pid")
+			eventually(t, "ready", func() bool { return exists(s.Dir, "ready") })
+			p.End(TERM, time.Second)
+			if e := await(t, p); !e.Cleaned || e.Left != nil {
+				t.Errorf("%+v", e)
+			}
+			goneSoon(t, pid)
+		})
+	}
+}
+
+// A stray that dropped its mark is found by its parent, while that lives.
+func TestUnmarkedStrayIsEndedByParent(t *testing.T) {
+	t.Parallel()
+	s, _ := shell(t, "env -i PATH=$PATH BELAY_PROC_TEST_MARK=$BELAY_PROC_TEST_MARK setsid sh -c 'trap \"\" TERM; echo $$ > pid; while :; do sleep 0.1; done' & wait")
+	p := start(t, s)
+	pid := pidIn(t, s.Dir, "pid")
+	p.End(TERM, 100*time.Millisecond)
+	if e := await(t, p); !e.Cleaned {
+		t.Errorf("%+v", e)
+	}
+	goneSoon(t, pid)
+}
+
+// The strays of one program are not those of another.
+func TestStraysOfOthersAreLeftAlone(t *testing.T) {
+	t.Parallel()
+	a, _ := shell(t, strays["silent"]+"\nsleep 300")
+	b, _ := shell(t, strays["silent"]+"\nsleep 300")
+	pa, pb := start(t, a), start(t, b)
+	stray, other := pidIn(t, a.Dir, "pid"), pidIn(t, b.Dir, "pid")
+	pa.End(TERM, time.Second)
+	await(t, pa)
+	goneSoon(t, stray)
+	if !alive(other) || !alive(pb.PID()) {
+		t.Error("another program was hit")
+	}
+	pb.End(TERM, time.Second)
+	await(t, pb)
+	goneSoon(t, other)
+}
+
+// The proof by the last number holds also while the machine forks: a member that
+// daemonizes twice in the moment of the exit is not missed.
+func TestNoSurvivorIsMissedWhileForking(t *testing.T) {
+	t.Parallel()
+	rounds := 30
+	if long() {
+		rounds = 1000
+	}
+	noise, _ := shell(t, "while :; do /bin/true; done")
+	n := start(t, noise)
+	for range rounds {
+		s, _ := shell(t, "(setsid sh -c 'sleep 300 & ' & ) >/dev/null 2>&1 </dev/null; (sleep 300 &) >/dev/null 2>&1; exit 0")
+		e := run(t, s)
+		left := names(e.Left)
+		// The stray may still be the shell on its way; it must be there.
+		if len(left) == 0 || len(e.Ended) == 0 {
+			t.Errorf("%+v", e)
+		}
+		for _, pid := range marked(s.Mark) {
+			sweep(t, pid)
+		}
+	}
+	n.End(KILL, 0)
+	await(t, n)
+}
+
+// A look that was done the short way finds what a look at everything finds.
+func TestShortLookIsWholeLook(t *testing.T) {
+	t.Parallel()
+	for range 20 {
+		s, _ := shell(t, "sleep 300 & setsid sleep 300 & (set -m; sleep 300 &) ; echo $$ > pid; wait")
+		p := start(t, s)
+		pidIn(t, s.Dir, "pid")
+		time.Sleep(2 * time.Millisecond)
+		count := func() int {
+			l, err := p.survivors(sessionAndMarked)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer closeMembers(l)
+			return len(l)
+		}
+		eventually(t, "three survivors", func() bool { return count() == 3 })
+		p.mu.Lock()
+		p.began = p.began.Add(-time.Hour)
+		p.mu.Unlock()
+		if n := count(); n != 3 {
+			t.Fatalf("%d by the list", n)
+		}
+		p.End(KILL, 0)
+		await(t, p)
+	}
+}

@@ -1,0 +1,55 @@
+//go:build linux || darwin || freebsd
+
+package proc
+
+import (
+	"errors"
+	"os"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// errIncomplete says that the list of members could not be made, or not completely.
+var errIncomplete = errors.New("proc: the processes of this system could not be listed")
+
+func (p *Proc) setWake(f func()) {
+	p.mu.Lock()
+	p.wake = f
+	p.mu.Unlock()
+}
+
+// waitPolling waits for a member where the system has no event for it. It runs during a
+// clean-up only, and a clean-up is bounded.
+func (p *Proc) waitPolling(m *member, until time.Time) bool {
+	for pause := time.Millisecond / 2; m.alive(); pause = min(2*pause, 10*time.Millisecond) {
+		left := time.Until(until)
+		if left <= 0 {
+			return false
+		}
+		t := time.NewTimer(min(pause, left))
+		select {
+		case <-p.nudge:
+			t.Stop()
+			return false
+		case <-t.C:
+		}
+	}
+	return true
+}
+
+// markDescriptors sets close-on-exec on all descriptors above 2 that a directory of the system lists.
+func markDescriptors(dir string) {
+	d, err := os.Open(dir)
+	if err != nil {
+		return
+	}
+	defer d.Close()
+	names, _ := d.Readdirnames(-1)
+	for _, name := range names {
+		if fd, err := strconv.Atoi(name); err == nil && fd > 2 {
+			unix.CloseOnExec(fd)
+		}
+	}
+}
