@@ -1,0 +1,117 @@
+package mcp
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/belayhq/belay/tool"
+)
+
+// The keys under which the data of an outcome travels. No client shows _meta to
+// a model; all show the text.
+const (
+	metaResult = "belay/result"
+	metaError  = "belay/error"
+)
+
+// An answer is the outcome of a call, encoded. It is encoded once, by the
+// goroutine of the call, and spliced into the line where the SDK's result has
+// the marks.
+type answer struct {
+	text   []byte // a JSON string
+	data   []byte // a JSON value, nil where there is none
+	failed bool
+}
+
+// The marks stand for text and data in the result that the SDK is given. That
+// result holds nothing of the peer or of a tool, so they cannot occur in it
+// otherwise.
+const (
+	markText = "belay.text"
+	markData = "belay.data"
+)
+
+func resulted(r tool.Result) *answer {
+	a := &answer{text: encodeJSON(r.Text)}
+	if r.Data != nil {
+		a.data = encodeJSON(r.Data)
+	}
+	return a
+}
+
+func failed(e *tool.Error) *answer {
+	return &answer{text: encodeJSON(e.Message()), data: encodeJSON(e), failed: true}
+}
+
+// encodeJSON is json.Marshal without the escapes meant for HTML. It is nil for
+// what cannot be encoded: the call has had its effect by then, so its text is
+// sent without the data.
+func encodeJSON(v any) (out []byte) {
+	defer func() {
+		if recover() != nil {
+			out = nil
+		}
+	}()
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if enc.Encode(v) != nil {
+		return nil
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+}
+
+// standIn is the answer as the SDK gets it.
+func (a *answer) standIn() *sdk.CallToolResult {
+	r := &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: markText}}, IsError: a.failed}
+	if a.data != nil {
+		key := metaResult
+		if a.failed {
+			key = metaError
+		}
+		r.Meta = sdk.Meta{key: markData}
+	}
+	return r
+}
+
+// appendInto appends an encoded result, with text and data in the place of the
+// marks. A nil answer leaves the result as it is.
+func (a *answer) appendInto(line, result []byte) []byte {
+	if a == nil {
+		return append(line, result...)
+	}
+	head, tail, _ := bytes.Cut(result, []byte(`"`+markText+`"`))
+	line = appendReplaced(line, head, `"`+markData+`"`, a.data)
+	line = append(line, a.text...)
+	return appendReplaced(line, tail, `"`+markData+`"`, a.data)
+}
+
+func appendReplaced(line, src []byte, mark string, value []byte) []byte {
+	before, after, found := bytes.Cut(src, []byte(mark))
+	line = append(line, before...)
+	if found {
+		line = append(append(line, value...), after...)
+	}
+	return line
+}
+
+// broken is the outcome of a call in which something outside of the tool failed:
+// nothing is known of what a mutating tool did.
+func broken(effect tool.Effect) *tool.Error {
+	if effect == tool.Mutating {
+		return tool.NewError(tool.UncertainOutcome)
+	}
+	return tool.NewError(tool.ReadFailed, tool.Fact{Name: "reason", Value: "io"})
+}
+
+// own is the tool's error in err. A suite returns no other kind.
+func own(err error, effect tool.Effect) *tool.Error {
+	var e *tool.Error
+	if errors.As(err, &e) {
+		return e
+	}
+	return broken(effect)
+}

@@ -1,0 +1,83 @@
+// Package mcp serves a suite of tools to an MCP client over two streams.
+//
+// It promises that what the peer sends ends neither the server nor another
+// request: a line that is no message is answered with an error, one that is too
+// long is refused without being held, a panic is one answer. Each request is
+// answered at most once, and exactly once unless the peer cancelled it; the
+// lines of two messages never mix. Nothing but protocol is written.
+//
+// It does not promise an answer to a request that the peer cancelled (MCP asks
+// for none), nor to one that is still running when the server has to go. It
+// takes no batches: MCP has none since 2025-06-18. It sends no notification and
+// no request; it asks nobody for approval.
+//
+// Requests run concurrently. A client is served until its input ends, its
+// output is gone, or the context is done, whichever is first.
+package mcp
+
+import (
+	"context"
+	"io"
+	"time"
+
+	"github.com/belayhq/belay/coding"
+	"github.com/belayhq/belay/tool"
+)
+
+// A Suite is what is served: *[coding.Suite], in the program. It is called from
+// many goroutines.
+type Suite interface {
+	// Definitions lists the tools in the order in which they are to be shown.
+	// They are valid and do not change.
+	Definitions() []tool.Definition
+
+	// Call runs one tool. An error is always *[tool.Error].
+	Call(ctx context.Context, caller coding.Caller, call tool.Call) (tool.Result, error)
+}
+
+// Config is what the server says about itself.
+type Config struct {
+	Version string // of belay
+}
+
+const (
+	// chance is how long requests that were read may go on after the end of the
+	// input. It lets `printf … | belay mcp` print its answers, and leaves of the
+	// 400 ms in which the program has to be gone enough to end what still runs.
+	chance = 200 * time.Millisecond
+	// windUp is how long calls that were cancelled may take to answer. Claude
+	// Code kills a server 450 ms after it told it to go.
+	windUp = 150 * time.Millisecond
+)
+
+// Serve serves one client. It returns nil when the input has ended, ctx is done,
+// or the output is gone; an error only where it could not start.
+//
+// At the end of the input, requests that were read have 200 ms to be answered.
+// Then, and at once in the other cases, the calls in flight are cancelled, and
+// have 150 ms to answer what became of them; an answer that comes later is
+// dropped. What a call that takes longer still holds is ended by closing the
+// suite, which is the caller's next step.
+//
+// Serve closes in. Where that does not end a Read under way, as for a standard
+// input that the system cannot poll, one goroutine stays until the Read returns;
+// it writes nothing any more. A write to out that fails with EPIPE ends the
+// server; whether SIGPIPE ends the program before that is up to the program.
+func Serve(ctx context.Context, suite Suite, c Config, in io.ReadCloser, out io.Writer) error {
+	conn := newConn(in, out)
+	defer conn.Close()
+	calls, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	if _, err := newServer(suite, c, conn, calls).Connect(ctx, conn, nil); err != nil {
+		return err
+	}
+	select {
+	case <-ctx.Done():
+	case <-conn.broken.ch:
+	case <-conn.ended.ch:
+		conn.drain(chance, ctx.Done(), conn.broken.ch)
+	}
+	stop()
+	conn.drain(windUp, nil, nil)
+	return nil
+}
