@@ -1,0 +1,62 @@
+package worktree
+
+import (
+	"errors"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	accessList = "system.posix_acl_access"
+	// maxAttribute is the kernel's own bound for one attribute and for the list of names.
+	maxAttribute = 64 << 10
+)
+
+// dropInherited takes away the access control list that the folder's default gave to the new file; the old file may have none.
+func dropInherited(f *os.File) error {
+	err := unix.Fremovexattr(int(f.Fd()), accessList)
+	if errors.Is(err, unix.ENODATA) || errors.Is(err, unix.ENOTSUP) {
+		return nil
+	}
+	return err
+}
+
+// keepAttributes copies the extended attributes that belong to the file as its user sees it: user.*, access control lists and
+// the security label. Left out are capabilities (like set-user-ID), integrity hashes (of the old content) and trusted.*
+// (of file systems and root's tools).
+func keepAttributes(f, old *os.File) error {
+	n, err := unix.Flistxattr(int(old.Fd()), nil)
+	if errors.Is(err, unix.ENOTSUP) || err == nil && n == 0 {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	names := make([]byte, min(2*n, maxAttribute)) // room for some that are added meanwhile
+	if n, err = unix.Flistxattr(int(old.Fd()), names); err != nil {
+		return err
+	}
+	var value []byte
+	for _, name := range strings.Split(string(names[:n]), "\x00") {
+		label := name == "security.selinux"
+		if !label && name != accessList && name != "system.nfs4_acl" && !strings.HasPrefix(name, "user.") {
+			continue
+		}
+		if value == nil {
+			value = make([]byte, maxAttribute)
+		}
+		n, err := unix.Fgetxattr(int(old.Fd()), name, value)
+		if errors.Is(err, unix.ENODATA) {
+			continue // removed meanwhile
+		}
+		if err == nil {
+			err = unix.Fsetxattr(int(f.Fd()), name, value[:n], 0)
+		}
+		if err != nil && !label { // labels are for the system to give
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,269 @@
+package worktree
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"hash"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"time"
+)
+
+// Read reads one page. It refuses what is not a regular file without opening it in a way that waits. It allocates the page
+// (never more than the limit and 6 bytes) and streams through [scratchBytes]; the size that the file claims only ever makes that less.
+//
+// The whole file is read once where its digest is due and not remembered, else only the page. By line the file is read
+// up to that line; both can be cancelled. Errors are [*Error]: OutsideRoot, NotFound, NotRegular, BadName, Cancelled, ReadFailed.
+func (t *Tree) Read(ctx context.Context, r PageRequest) (Page, error) {
+	f, p, id, err := t.openToRead(ctx, r.Name)
+	if err != nil {
+		return Page{}, err
+	}
+	defer f.Close()
+
+	limit := int(min(max(int64(r.Limit), 1), t.o.MaxPageBytes))
+	sum, known := t.digests.get(id)
+	pass := pass{ctx: ctx, f: f, size: id.size}
+	if !known && id.size <= t.o.MaxFileBytes {
+		pass.sum = sha256.New()
+	}
+	page, err := pass.page(r, limit)
+	var after identity
+	if err == nil {
+		after, err = identify(f)
+	}
+	if err != nil {
+		return Page{}, t.systemError(ReadFailed, r.Name, err)
+	}
+
+	page.Path = p
+	page.Changed = page.Changed || after != id
+	switch {
+	case page.Changed:
+		if after != id && id.size > 0 {
+			page.Size = max(after.size, page.Next)
+			page.EOF = page.Next == page.Size
+		}
+	case known:
+		page.SHA256 = sum
+	case pass.sum != nil:
+		page.SHA256 = hex.EncodeToString(pass.sum.Sum(nil))
+		t.digests.put(id, page.SHA256, time.Now())
+	}
+	return page, nil
+}
+
+// openToRead opens the regular file that name leads to. The look before the open keeps it from waking a FIFO's
+// writer or a device; the comparison after it sees to it that what was looked at is what was opened.
+func (t *Tree) openToRead(ctx context.Context, name string) (*os.File, string, identity, error) {
+	var last error
+	for range maxSwaps {
+		if err := ended(ctx, name); err != nil {
+			return nil, "", identity{}, err
+		}
+		p, err := t.walk(name, toRead, false)
+		if err != nil {
+			return nil, "", identity{}, err
+		}
+		f, id, err := t.openEntry(p)
+		path := p.path()
+		p.close()
+		if err == nil {
+			return f, path, id, nil
+		}
+		var refused *Error
+		if errors.As(err, &refused) {
+			return nil, "", identity{}, err
+		}
+		last = err
+		if errors.Is(err, fs.ErrPermission) || errors.Is(err, os.ErrClosed) {
+			break
+		}
+	}
+	return nil, "", identity{}, t.systemError(ReadFailed, name, last)
+}
+
+// openEntry opens the entry of p for reading. An error that is no [*Error] can come from a swap: walk again.
+func (t *Tree) openEntry(p *place) (*os.File, identity, error) {
+	if p.info == nil {
+		return nil, identity{}, &Error{Reason: NotFound, Path: p.asked, What: "missing"}
+	}
+	if !p.info.Mode().IsRegular() {
+		return nil, identity{}, &Error{Reason: NotRegular, Path: p.asked, What: kindOf(p.info)}
+	}
+	f, err := p.dir.OpenFile(p.entry, os.O_RDONLY|openWithoutWaiting, 0)
+	if err != nil {
+		return nil, identity{}, err
+	}
+	fi, err := f.Stat()
+	if err == nil && !os.SameFile(fi, p.info) {
+		err = errSwapped
+	}
+	if err != nil {
+		f.Close()
+		return nil, identity{}, err
+	}
+	id, err := identityOf(f, fi)
+	if err != nil {
+		f.Close()
+		return nil, identity{}, err
+	}
+	return f, id, nil
+}
+
+// pass is one way through an open file from its start: up to the page, the page, and where a digest is due to the end.
+type pass struct {
+	ctx  context.Context
+	f    io.ReaderAt
+	size int64     // as the system claims
+	sum  hash.Hash // nil: nothing is digested, and what the page does not need is not read
+	pos  int64     // everything before it went into sum
+	end  bool      // the end of the file was seen at pos
+}
+
+// fill reads into b until it is full or the file ends.
+func (s *pass) fill(b []byte) (int, error) {
+	if err := s.ctx.Err(); err != nil {
+		return 0, err
+	}
+	n, err := s.f.ReadAt(b, s.pos)
+	if err == io.EOF {
+		s.end, err = true, nil
+	}
+	if s.sum != nil {
+		s.sum.Write(b[:n])
+	}
+	s.pos += int64(n)
+	return n, err
+}
+
+func (s *pass) page(r PageRequest, limit int) (Page, error) {
+	buf := scratch.Get().(*[scratchBytes]byte)
+	defer scratch.Put(buf)
+
+	size := s.size
+	if size == 0 {
+		// Empty, or a file of the kernel that does not know its size: one byte tells.
+		n, err := s.f.ReadAt(buf[:1], 0)
+		if err != nil && err != io.EOF {
+			return Page{}, err
+		}
+		if n == 0 {
+			return Page{EOF: true, FirstLine: 1, Text: true, EOL: "none"}, nil
+		}
+		size, s.sum = math.MaxInt64, nil
+	}
+
+	// Up to the window: the page, and what is needed around it to see whole characters.
+	start := r.Offset
+	if start < 0 {
+		start = max(0, s.size+start)
+	}
+	start = min(start, size)
+	var line int64
+	var ready []byte // read already, from the start of the window on
+	if r.Line > 1 {
+		var err error
+		if start, line, ready, err = s.seekLine(r.Line, buf[:]); err != nil {
+			return Page{}, err
+		}
+	} else if r.Line == 1 {
+		start = 0
+	}
+	from := start
+	if line == 0 {
+		from = max(0, start-margin)
+		if s.sum == nil {
+			s.pos = from
+		}
+		for s.pos < from && !s.end {
+			if _, err := s.fill(buf[:min(scratchBytes, from-s.pos)]); err != nil {
+				return Page{}, err
+			}
+		}
+		if s.pos < from { // shorter than claimed
+			from, start = s.pos, s.pos
+		}
+	}
+
+	// The window.
+	window := make([]byte, max(0, min(int64(limit)+margin+(start-from), size-from)))
+	n := copy(window, ready)
+	for n < len(window) && !s.end {
+		got, err := s.fill(window[n:])
+		if err != nil {
+			return Page{}, err
+		}
+		n += got
+	}
+	window = window[:n]
+	at := min(int(start-from), n)
+	first, last, text := cut(window, at, limit)
+	before := byte(0)
+	if first > 0 {
+		before = window[first-1]
+	}
+	page := Page{
+		Size:      s.size,
+		Offset:    from + int64(first),
+		Next:      from + int64(last),
+		FirstLine: line,
+		Text:      text,
+		EOL:       lineEnds(before, window[first:last]),
+		Content:   window[first:last],
+	}
+	if page.Offset == 0 {
+		page.FirstLine = 1
+		page.BOM = bytes.HasPrefix(page.Content, []byte(bom))
+	}
+
+	// The rest, for the digest; a file that keeps growing is left at the size it had.
+	if s.sum != nil {
+		for s.pos < s.size && !s.end {
+			if _, err := s.fill(buf[:min(scratchBytes, s.size-s.pos)]); err != nil {
+				return Page{}, err
+			}
+		}
+	}
+
+	switch {
+	case s.end:
+		page.Size = s.pos
+		page.EOF = page.Next >= s.pos
+	case size == s.size:
+		page.EOF = page.Next >= size
+	default: // of unknown size, and the end is not in sight
+		page.Size = page.Next
+	}
+	page.Changed = size != s.size || (s.end || s.sum != nil) && s.pos != s.size
+	return page, nil
+}
+
+// seekLine reads up to the start of a line and gives its offset and number, and what of it was read into buf. Behind the last line it gives the end.
+func (s *pass) seekLine(want int64, buf []byte) (start, line int64, ready []byte, err error) {
+	line = 1
+	for {
+		n, err := s.fill(buf)
+		if err != nil {
+			return 0, 0, nil, err
+		}
+		rest := buf[:n]
+		lines := int64(bytes.Count(rest, []byte{'\n'}))
+		if line+lines < want {
+			line += lines
+			if s.end || n == 0 {
+				return s.pos, line, nil, nil
+			}
+			continue
+		}
+		for ; line < want; line++ {
+			rest = rest[bytes.IndexByte(rest, '\n')+1:]
+		}
+		return s.pos - int64(len(rest)), line, rest, nil
+	}
+}

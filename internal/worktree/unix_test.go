@@ -1,0 +1,9 @@
+//go:build unix
+
+package worktree
+
+import "syscall"
+
+func makeFIFO(path string) error { return syscall.Mkfifo(path, 0o644) }
+
+const durableHere = true
