@@ -10,26 +10,75 @@ package coding
 
 import (
 	"context"
+	"errors"
+	"sync"
+	"time"
 
 	"github.com/belayhq/belay/internal/dispatch"
+	"github.com/belayhq/belay/internal/filetool"
+	"github.com/belayhq/belay/internal/jobs"
+	"github.com/belayhq/belay/internal/proctool"
+	"github.com/belayhq/belay/internal/worktree"
 	"github.com/belayhq/belay/tool"
 )
 
 // SecurityWarning is what everybody has to know before they hand belay to an
 // agent. It is shown on the first run, in help, and by doctor.
-const SecurityWarning = `belay acts with your full authority. It is no sandbox: there is no permission
-prompt before file tools and commands, and no least-privilege broker between an
-agent and what you can do. For isolation use a container, a virtual machine or a
-restricted account with narrow credentials.`
+const SecurityWarning = `belay acts with the same authority as you, its user. It is no sandbox: there is
+no permission prompt before file tools and commands, and no least-privilege
+broker. For isolation use a container, a virtual machine or a restricted account
+with narrow credentials.`
 
-// A Suite is the tools on one root with the processes they started. It is safe
-// for concurrent use.
+// A Suite is the tools on one root, with the processes that they started. It is
+// safe for concurrent use.
 type Suite struct {
+	config   Config // checked, with its defaults filled in
 	corridor *dispatch.Corridor
+	tree     *worktree.Tree
+	table    *jobs.Table
+
+	closing context.Context // done once Close was called
+	shut    context.CancelFunc
+	calls   sync.WaitGroup
+	mu      sync.Mutex // orders calls.Add before calls.Wait
+	closed  bool
 }
 
-// A Caller is who makes a call. The zero value is nobody who can be told or asked
-// anything.
+// New opens the root and makes the tools. Nothing is started. The error is a
+// *[ConfigError].
+func New(c Config) (*Suite, error) {
+	if err := c.fill(); err != nil {
+		return nil, err
+	}
+	tree, err := worktree.Open(c.Root, worktree.Options{
+		MaxPageBytes: c.Limits.MaxPageBytes, MaxFileBytes: c.Limits.MaxFileBytes, Protect: c.Protect,
+	})
+	if err != nil {
+		return nil, &ConfigError{Setting: "root", Expects: "a directory that exists and can be opened"}
+	}
+	s := &Suite{config: c, tree: tree, table: jobs.New(jobs.Limits{
+		MaxSessions: c.Limits.MaxSessions, MaxFinished: c.Limits.MaxFinished, TailBytes: c.Limits.TailBytes,
+	})}
+	s.closing, s.shut = context.WithCancel(context.Background())
+	tools := append(filetool.New(tree, c.Limits.MaxPageBytes), proctool.New(proctool.Config{
+		Tree: tree, Table: s.table, Shell: c.Shell, StreamBytes: int(c.Limits.MaxOutputBytes),
+		Environment: proctool.Environment{
+			Base: c.Environ, Shell: proctool.Policy(c.Env.Shell), Exec: proctool.Policy(c.Env.Exec),
+			Allow: c.Env.Allow, Set: c.Env.Set,
+		},
+	})...)
+	if s.corridor, err = dispatch.New(tools...); err != nil {
+		tree.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// Root is the resolved absolute path of the worktree.
+func (s *Suite) Root() string { return s.tree.Root() }
+
+// A Caller is who makes a call. The zero value is nobody who could be told or
+// asked anything.
 type Caller struct {
 	Reporter tool.Reporter // told how a long call is getting on; may be nil
 }
@@ -39,7 +88,56 @@ func (s *Suite) Definitions() []tool.Definition { return s.corridor.Definitions(
 
 // Call runs one tool. The error is nil or a *[tool.Error]; a command that failed
 // is a result. When ctx is done before anything happened the call is refused;
-// after that, what the tool says about a cancellation holds.
+// after that, what the tool says of a cancellation holds. Close cancels calls
+// that are under way.
 func (s *Suite) Call(ctx context.Context, caller Caller, call tool.Call) (tool.Result, error) {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return tool.Result{}, tool.NewError(tool.Cancelled)
+	}
+	s.calls.Add(1)
+	s.mu.Unlock()
+	defer s.calls.Done()
+
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(s.closing, cancel)()
 	return s.corridor.Call(ctx, caller.Reporter, call)
+}
+
+// closeTime bounds Close: the grace, and the time that proc takes at most to
+// prove that nothing is left.
+const closeTime = 5 * time.Second
+
+// Close refuses new calls, cancels those under way, ends every process (SIGTERM,
+// SIGKILL after 250 ms) and returns when all is gone, which takes 5 s at most. The
+// error says that it could not be seen that all is gone. It is idempotent.
+func (s *Suite) Close() error {
+	s.mu.Lock()
+	again := s.closed
+	s.closed = true
+	s.mu.Unlock()
+	if again {
+		return nil
+	}
+	s.shut()
+	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
+	defer cancel()
+	err := s.table.Close(ctx)
+	idle := make(chan struct{})
+	go func() {
+		s.calls.Wait()
+		s.tree.Close()
+		close(idle)
+	}()
+	select {
+	case <-idle:
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	if err != nil {
+		return errors.New("coding: some of what was started could not be seen to end")
+	}
+	return nil
 }

@@ -1,0 +1,10 @@
+// Command belay gives a coding agent dependable hands. See the README.
+package main
+
+import (
+	"os"
+
+	"github.com/belayhq/belay/internal/cli"
+)
+
+func main() { os.Exit(cli.Main()) }

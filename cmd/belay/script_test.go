@@ -1,0 +1,63 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"strconv"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/belayhq/belay/internal/cli"
+)
+
+// The test binary is belay itself when it is called by that name, so the scripts
+// run the real program.
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"belay": func() { os.Exit(cli.Main()) }})
+}
+
+// TestScripts runs belay as a user would. The scripts name the requirements that
+// they prove.
+func TestScripts(t *testing.T) {
+	t.Parallel()
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/script",
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("HOME", env.WorkDir+"/home")
+			env.Setenv("SHELL", "/bin/sh")
+			env.Setenv("TMPDIR", env.WorkDir+"/tmp")
+			for _, d := range []string{"/home", "/tmp"} {
+				if err := os.MkdirAll(env.WorkDir+d, 0o755); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
+	})
+}
+
+// exits runs a command that has to exit with a code: exits 5 belay call …
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits CODE command…")
+	}
+	want, err := strconv.Atoi(args[0])
+	if err != nil {
+		ts.Fatalf("usage: exits CODE command…")
+	}
+	err = ts.Exec(args[1], args[2:]...)
+	got := 0
+	var failed *exec.ExitError
+	switch {
+	case errors.As(err, &failed):
+		got = failed.ExitCode()
+	case err != nil:
+		ts.Fatalf("%v", err)
+	}
+	if got != want {
+		ts.Fatalf("exit code %d, want %d", got, want)
+	}
+}

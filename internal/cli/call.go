@@ -1,0 +1,95 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/belayhq/belay/coding"
+	"github.com/belayhq/belay/tool"
+)
+
+// maxCall bounds the arguments read from standard input, as a request over MCP is
+// bounded.
+const maxCall = 8 << 20
+
+func (p *program) call() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "call TOOL [JSON|-]",
+		Short: "Make one tool call and print its result",
+		Long: "Make one tool call. The arguments are a JSON object, or - to read it from standard input.\n" +
+			"Prints the text that a model would see. What the call started is ended when it returns.\n\n" +
+			"Exits with 0 for any result (also of a command that failed), 5 if the call was refused,\n" +
+			"6 if its outcome is uncertain, 1 if it failed.",
+		Example: `  belay call read '{"path":"go.mod"}'
+  belay call shell '{"argv":["go","test","./..."]}'
+  belay call --json exec_command '{"cmd":"echo hi; exit 3"}'`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) < 1 || len(args) > 2 {
+				return usage("call takes the name of a tool and its arguments as JSON")
+			}
+			return nil
+		},
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(c *cobra.Command, args []string) error {
+			raw := "{}"
+			if len(args) == 2 {
+				raw = args[1]
+			}
+			if raw == "-" {
+				in, err := io.ReadAll(io.LimitReader(p.in, maxCall+1))
+				if err != nil {
+					return fmt.Errorf("reading the arguments: %w", err)
+				}
+				if len(in) > maxCall {
+					return usage("the arguments are over %d bytes", maxCall)
+				}
+				raw = string(in)
+			}
+			return p.oneCall(c.Context(), tool.Call{ID: "call", Name: args[0], Args: json.RawMessage(raw)}, asJSON)
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, `print {"result": …} or {"error": …}`)
+	return c
+}
+
+func (p *program) oneCall(ctx context.Context, call tool.Call, asJSON bool) error {
+	p.warnOnce()
+	suite, err := p.suite()
+	if err != nil {
+		return err
+	}
+	result, callErr := suite.Call(ctx, coding.Caller{}, call)
+	closeErr := suite.Close() // before anything is printed: its processes end when it returns
+
+	var e *tool.Error
+	switch errors.As(callErr, &e); {
+	case asJSON && e != nil:
+		err = p.printJSON(map[string]any{"error": e})
+	case asJSON:
+		err = p.printJSON(map[string]any{"result": result.Data})
+	case e != nil:
+		_, err = fmt.Fprintln(p.err, e.Message())
+	default:
+		_, err = fmt.Fprintln(p.out, result.Text)
+	}
+	switch {
+	case e != nil:
+		return &exit{code: exitOf(e)}
+	case err != nil:
+		return err
+	}
+	return closeErr
+}
+
+// printJSON writes one line of JSON, without the escapes that are meant for HTML.
+func (p *program) printJSON(v any) error {
+	enc := json.NewEncoder(p.out)
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}

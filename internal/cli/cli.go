@@ -1,0 +1,193 @@
+// Package cli is belay as a program: arguments, streams, signals, exit codes and
+// the last clean-up. It picks a face and hands it what it needs; nothing below it
+// touches a standard stream or the environment of the program.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/belayhq/belay/coding"
+	"github.com/belayhq/belay/tool"
+)
+
+// version is set by the release build (-ldflags -X).
+var version = "0.1.0-dev"
+
+// Exit codes of the contract.
+const (
+	exitFailed      = 1
+	exitUsage       = 2
+	exitConfig      = 3
+	exitRefused     = 5
+	exitUncertain   = 6
+	exitInterrupted = 130
+	exitTerminated  = 143
+)
+
+// An exit is an error that already has its code. Where its error is nil the user
+// was told.
+type exit struct {
+	code int
+	err  error
+}
+
+func (e *exit) Error() string {
+	if e.err == nil {
+		return fmt.Sprint("exit ", e.code)
+	}
+	return e.err.Error()
+}
+
+// program is the world that a command runs in.
+type program struct {
+	in       io.ReadCloser
+	out, err io.Writer
+	environ  []string
+	getenv   func(string) string
+	root     string // --root
+}
+
+// Main runs the program and gives its exit code.
+func Main() int {
+	p := &program{in: os.Stdin, out: os.Stdout, err: os.Stderr, environ: os.Environ(), getenv: os.Getenv}
+	// The reader of standard output may leave (belay tools | head): that is an
+	// error of a write like any other, not the end by SIGPIPE in mid-work. It is
+	// caught, not ignored: what is ignored would be ignored by the children too.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+
+	ctx, stopped := untilSignal()
+	err := p.command().ExecuteContext(ctx)
+
+	var done *exit
+	var config *coding.ConfigError
+	switch code := stopped(); {
+	case code != 0:
+		return code
+	case err == nil:
+		return 0
+	case errors.As(err, &done):
+		if done.err != nil {
+			fmt.Fprintln(p.err, "belay:", done.err)
+		}
+		return done.code
+	case errors.As(err, &config):
+		fmt.Fprintln(p.err, "belay:", err)
+		return exitConfig
+	}
+	fmt.Fprintln(p.err, "belay:", err)
+	return exitFailed
+}
+
+// untilSignal is done at the first SIGINT, SIGTERM or SIGHUP. The function it
+// gives tells the exit code that the signal asks for, or 0.
+func untilSignal() (context.Context, func() int) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	go func() { cancel(&stoppedBy{<-signals}) }()
+	return ctx, func() int {
+		signal.Stop(signals)
+		var by *stoppedBy
+		switch {
+		case !errors.As(context.Cause(ctx), &by):
+			return 0
+		case by.signal == os.Interrupt:
+			return exitInterrupted
+		}
+		return exitTerminated
+	}
+}
+
+type stoppedBy struct{ signal os.Signal }
+
+func (s *stoppedBy) Error() string { return "stopped by " + s.signal.String() }
+
+func (p *program) command() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "belay",
+		Short: "Dependable hands for a coding agent",
+		Long: "belay gives a coding agent dependable hands: files that stay inside one worktree,\n" +
+			"processes that are owned from start to proven end, and the truth about every outcome.\n\n" + coding.SecurityWarning,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Version:       version,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usage("there is no command %q; see belay help", args[0])
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, _ []string) error {
+			c.SetOut(p.err)
+			_ = c.Help()
+			return &exit{exitUsage, errors.New("name a command: the interactive host is not built yet")}
+		},
+	}
+	root.SetOut(p.out)
+	root.SetErr(p.err)
+	root.SetIn(p.in)
+	root.SetVersionTemplate("belay {{.Version}}\n")
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage("%v", err) })
+	root.PersistentFlags().StringVar(&p.root, "root", ".", "the worktree `DIR` that file tools are confined to")
+	root.AddCommand(p.demo(), p.mcp(), p.call(), p.tools(), p.doctor(), p.version())
+	root.InitDefaultCompletionCmd()
+	return root
+}
+
+func usage(format string, args ...any) error { return &exit{exitUsage, fmt.Errorf(format, args...)} }
+
+// noArgs and exactArgs say what is wrong as a fault of usage.
+func noArgs(c *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usage("%s takes no argument %q", c.Name(), args[0])
+	}
+	return nil
+}
+
+func (p *program) version() *cobra.Command {
+	return &cobra.Command{
+		Use: "version", Short: "Print the version", Args: noArgs,
+		RunE: func(*cobra.Command, []string) error {
+			revision := ""
+			if info, ok := debug.ReadBuildInfo(); ok {
+				for _, s := range info.Settings {
+					if s.Key == "vcs.revision" {
+						revision = " " + s.Value[:min(12, len(s.Value))]
+					}
+				}
+			}
+			_, err := fmt.Fprintf(p.out, "belay %s%s %s/%s %s\n", version, revision, runtime.GOOS, runtime.GOARCH, runtime.Version())
+			return err
+		},
+	}
+}
+
+// suite opens the tools on the root.
+func (p *program) suite() (*coding.Suite, error) {
+	return coding.New(coding.Config{Root: p.root, Environ: p.environ})
+}
+
+// exitOf is the code for an error of the contract.
+func exitOf(e *tool.Error) int {
+	switch e.Kind {
+	case tool.Refused:
+		return exitRefused
+	case tool.Uncertain:
+		return exitUncertain
+	}
+	return exitFailed
+}
+
+// oneLine is for errors of others that go to the terminal.
+func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", " ") }

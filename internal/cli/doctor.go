@@ -1,0 +1,70 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+func (p *program) doctor() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use: "doctor", Short: "Show what is in force, and what is missing", Args: noArgs,
+		Long: "Show the security warning, the limits in force, the shell, and what of it works here.\n" +
+			"Exits with 1 if something that belay needs is missing.",
+		RunE: func(c *cobra.Command, _ []string) error {
+			suite, err := p.suite()
+			if err != nil {
+				return err
+			}
+			r := suite.Doctor(c.Context())
+			if err := suite.Close(); err != nil {
+				return err
+			}
+			if asJSON {
+				err = p.printJSON(r)
+			} else {
+				shell := r.Shell
+				if shell == "" {
+					shell = "none found"
+				}
+				pty := "available"
+				if !r.PTY {
+					pty = "not available: tty is refused"
+				}
+				rows := [][2]string{
+					{"root", r.Root},
+					{"shell", shell},
+					{"terminal", pty},
+					{"guard", r.Guard},
+					{"environment", "shell: " + r.EnvShell + ", exec_command: " + r.EnvExec},
+					{"protected names", strings.Join(r.Protect, " ")},
+					{"temporary files", r.Temp},
+					{"platform", r.Platform},
+					{"version", version},
+					{"page", fmt.Sprint(r.Limits.MaxPageBytes, " bytes")},
+					{"file", fmt.Sprint(r.Limits.MaxFileBytes, " bytes")},
+					{"output kept", fmt.Sprint(r.Limits.MaxOutputBytes, " bytes a stream, ", r.Limits.TailBytes, " a session")},
+					{"sessions", fmt.Sprint(r.Limits.MaxSessions, " running, ", r.Limits.MaxFinished, " ended")},
+				}
+				var b strings.Builder
+				fmt.Fprintf(&b, "%s\n\n", r.Warning)
+				for _, row := range rows {
+					fmt.Fprintf(&b, "%-16s %s\n", row[0], row[1])
+				}
+				for _, m := range r.Missing {
+					fmt.Fprintf(&b, "%-16s %s\n", "MISSING", strings.ReplaceAll(m, "\n", " "))
+				}
+				_, err = fmt.Fprint(p.out, b.String())
+			}
+			if err == nil && len(r.Missing) > 0 {
+				return &exit{exitFailed, errors.New("something that belay needs is missing")}
+			}
+			return err
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print it as JSON")
+	return c
+}

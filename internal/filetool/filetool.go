@@ -1,0 +1,19 @@
+// Package filetool is the verbs on files: read and replace. It turns arguments
+// into calls of one tree and outcomes into results; the promises about files are
+// the tree's.
+package filetool
+
+import (
+	"github.com/belayhq/belay/internal/border"
+	"github.com/belayhq/belay/internal/worktree"
+	"github.com/belayhq/belay/tool"
+)
+
+// New gives the file tools on a tree. maxPage is the largest page in bytes.
+func New(tree *worktree.Tree, maxPage int64) []tool.Tool {
+	return []tool.Tool{&read{tree, maxPage}, &replace{tree}}
+}
+
+func turn(err error, tree *worktree.Tree) error {
+	return border.Error(err, border.Place{Root: tree.Root(), Argument: "path"})
+}

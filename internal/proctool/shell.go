@@ -1,0 +1,237 @@
+package proctool
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/belayhq/belay/internal/capture"
+	"github.com/belayhq/belay/internal/jobs"
+	"github.com/belayhq/belay/internal/proc"
+	"github.com/belayhq/belay/internal/termtext"
+	"github.com/belayhq/belay/internal/worktree"
+	"github.com/belayhq/belay/tool"
+)
+
+type shell struct{ *Config }
+
+func (t *shell) Definition() tool.Definition {
+	return tool.Definition{
+		Name: "shell",
+		Description: "Run one program to its end, without a shell in between (argv, e.g. [\"go\",\"test\",\"./...\"]). " +
+			"Standard input is empty unless stdin is given. What it leaves running is ended. For shell syntax or long work use exec_command.",
+		Schema: json.RawMessage(`{
+	"type": "object",
+	"properties": {
+		"argv": {"type": "array", "items": {"type": "string"}, "minItems": 1, "description": "program and arguments"},
+		"workdir": {"type": "string", "description": "relative to the root (default .)"},
+		"timeout_ms": {"type": "integer", "minimum": 1, "maximum": 1800000, "description": "default 120000"},
+		"stdin": {"type": "string", "description": "input, then end of file"},
+		"max_output_tokens": {"type": "integer", "minimum": 1, "maximum": 11250, "description": "default 6000"}
+	},
+	"required": ["argv"],
+	"additionalProperties": false
+}`),
+		Effect: tool.Mutating, Replay: tool.Unsafe, Risks: []tool.Risk{tool.RiskRead, tool.RiskWrite, tool.RiskProcess},
+	}
+}
+
+func (t *shell) Prepare(_ context.Context, call tool.Call) (tool.Plan, error) {
+	in := tool.ParseArguments(call.Args)
+	p := &shellPlan{Config: t.Config, argv: in.Texts("argv")}
+	workdir := in.Text("workdir", ".")
+	p.timeout = time.Duration(in.Int("timeout_ms", tool.Range{Default: 120_000, Min: 1, Max: 1_800_000})) * time.Millisecond
+	p.stdin = in.Text("stdin", "")
+	p.budget = outputBudget(in)
+	if len(p.argv) == 0 || p.argv[0] == "" {
+		in.Fail("argv", "a list of at least one string, the program first")
+	}
+	for i, a := range p.argv {
+		if strings.IndexByte(a, 0) >= 0 {
+			in.Fail(fmt.Sprintf("argv[%d]", i), "a string without NUL")
+		}
+	}
+	if err := in.Err(); err != nil {
+		return nil, err
+	}
+	dir, err := t.Tree.Dir(workdir)
+	if err != nil {
+		return nil, t.turn(err, "")
+	}
+	p.dir = dir
+	p.env = t.Environment.forChild(t.Environment.Shell, dir.Path(), false)
+	if p.file, err = proc.Look(p.argv[0], dir.Path(), p.env); err != nil {
+		dir.Close()
+		return nil, t.turn(err, p.argv[0])
+	}
+	return p, nil
+}
+
+type shellPlan struct {
+	*Config
+	argv    []string
+	file    string
+	env     []string
+	dir     *worktree.Dir
+	stdin   string
+	timeout time.Duration
+	budget  int
+}
+
+func (p *shellPlan) Action() tool.Action {
+	return tool.Action{Tool: "shell", Argv: append([]string(nil), p.argv...), Stdin: p.stdin, Dir: p.dir.Path()}
+}
+
+func (p *shellPlan) Close() { p.dir.Close() }
+
+// shellData is the result as data; its names are the contract's.
+type shellData struct {
+	Status        jobs.State `json:"status"`
+	ExitCode      *int       `json:"exit_code"`
+	Signal        *string    `json:"signal"`
+	Stdout        string     `json:"stdout"`
+	Stderr        string     `json:"stderr"`
+	StdoutBytes   int64      `json:"stdout_bytes"`
+	StderrBytes   int64      `json:"stderr_bytes"`
+	StdoutOmitted int64      `json:"stdout_omitted"`
+	StderrOmitted int64      `json:"stderr_omitted"`
+	WallMS        int64      `json:"wall_ms"`
+	Ended         *ended     `json:"ended"`
+	LeftBehind    []left     `json:"left_behind"`
+	Guard         string     `json:"guard"`
+}
+
+func (p *shellPlan) Run(ctx context.Context, _ tool.Reporter) (tool.Result, error) {
+	streams := [2]stream{{kept: capture.NewHeadTail(p.StreamBytes)}, {kept: capture.NewHeadTail(p.StreamBytes)}}
+	began := time.Now()
+	run, err := p.Table.Launch(ctx, proc.Spec{
+		Path: p.file, Argv: p.argv, Env: p.env, Dir: p.dir.Path(), DirFile: p.dir.File(), Before: p.dir.Recheck,
+		Stdin:  []byte(p.stdin),
+		Output: func(s proc.Stream, b []byte) { streams[s-proc.Stdout].write(b) },
+	})
+	if err != nil {
+		return tool.Result{}, p.turn(err, p.argv[0])
+	}
+
+	timer := time.NewTimer(p.timeout)
+	defer timer.Stop()
+	d := shellData{Status: jobs.Exited, Guard: guardNone}
+	select {
+	case <-run.Done():
+	case <-timer.C:
+		d.Status = jobs.TimedOut
+	case <-ctx.Done():
+		run.End(proc.TERM, jobs.KillGrace)
+		<-run.Done()
+		return tool.Result{}, tool.NewError(tool.UncertainOutcome).CausedBy(ctx.Err())
+	}
+	if d.Status == jobs.TimedOut {
+		run.End(proc.TERM, jobs.KillGrace)
+		select {
+		case <-run.Done():
+		case <-ctx.Done():
+			<-run.Done()
+			return tool.Result{}, tool.NewError(tool.UncertainOutcome).CausedBy(ctx.Err())
+		}
+	}
+	exit := run.Exit()
+	if !exit.Cleaned { // S6: nothing that would let a model carry on
+		return tool.Result{}, tool.NewError(tool.UncertainOutcome)
+	}
+	d.WallMS = time.Since(began).Milliseconds()
+	d.Signal, d.ExitCode = exitFacts(exit.Signal, exit.Code)
+	if d.Status == jobs.Exited && exit.Signal != "" {
+		d.Status = jobs.Signaled
+	}
+	d.Ended, d.LeftBehind = endedFacts(exit.Ended), leftFacts(exit.Left)
+
+	// each stream has half of the budget, and what the other leaves of its own
+	for i := range streams {
+		streams[i].finish()
+	}
+	errBudget := p.budget - min(p.budget/2, int(min(streams[0].kept.Total(), int64(p.budget))))
+	d.Stderr, d.StderrOmitted = streams[1].text(errBudget)
+	d.Stdout, d.StdoutOmitted = streams[0].text(p.budget - len(d.Stderr))
+	d.StdoutBytes, d.StderrBytes = streams[0].bytes, streams[1].bytes
+
+	return tool.Result{Text: d.text(p.timeout), Data: d}, nil
+}
+
+func (d *shellData) text(timeout time.Duration) string {
+	var h tool.Header
+	h.Fact("status", d.Status)
+	exitHeader(&h, d.ExitCode, d.Signal)
+	if d.Status == jobs.TimedOut {
+		h.Fact("timeout_ms", timeout.Milliseconds())
+	}
+	h.Fact("stdout_bytes", d.StdoutBytes)
+	h.Fact("stderr_bytes", d.StderrBytes)
+	if d.StdoutOmitted > 0 {
+		h.Fact("stdout_omitted", d.StdoutOmitted)
+	}
+	if d.StderrOmitted > 0 {
+		h.Fact("stderr_omitted", d.StderrOmitted)
+	}
+	h.Fact("wall_ms", d.WallMS)
+	leftoverHeader(&h, d.Ended, d.LeftBehind)
+	body := d.Stdout
+	if d.Stderr != "" {
+		if body != "" && !strings.HasSuffix(body, "\n") {
+			body += "\n"
+		}
+		body += "[stderr]\n" + d.Stderr
+	}
+	return h.Text(body + d.Ended.hint(body))
+}
+
+// A stream is one output of a one-shot command.
+type stream struct {
+	mu      sync.Mutex // the reader of the stream writes, Run reads after Done
+	decoder termtext.Decoder
+	kept    *capture.HeadTail // decoded
+	bytes   int64             // as they came
+	scratch []byte
+}
+
+func (s *stream) write(p []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.bytes += int64(len(p))
+	text := s.decoder.Decode(s.scratch, p)
+	s.kept.Write(text)
+	if len(text) > 0 && &text[0] != &p[0] {
+		s.scratch = text[:0]
+	}
+}
+
+func (s *stream) finish() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.kept.Write(s.decoder.Flush(nil))
+}
+
+// text is the clean text within a budget of bytes, and how much of the decoded
+// stream is left out of it.
+func (s *stream) text(budget int) (text string, omitted int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	text = termtext.Fit(budget, func(n int) string {
+		cut := s.kept.Cut(n, termtext.LookBack)
+		omitted = cut.Omitted
+		head := termtext.Clean(cut.Head)
+		if omitted == 0 {
+			return string(head)
+		}
+		if len(head) > 0 && head[len(head)-1] != '\n' {
+			head = append(head, '\n')
+		}
+		head = fmt.Appendf(head, "[... %d bytes omitted ...]\n", omitted)
+		var c termtext.Cleaner
+		c.Skip(cut.Before)
+		return string(c.Flush(c.Append(head, cut.Tail)))
+	})
+	return text, omitted
+}
