@@ -225,6 +225,7 @@ func TestP6SwappedBeforeItIsOpened(t *testing.T) {
 			os.Mkdir(filepath.Join(p, "y"), 0o700)
 			return os.Symlink("y", filepath.Join(p, "x"))
 		}, errSwapped},
+		"fifo":     {func(p string) error { return unix.Mkfifo(filepath.Join(p, "x"), 0o600) }, errSwapped},
 		"occupied": {func(p string) error { return os.MkdirAll(filepath.Join(p, "x", "y"), 0o700) }, errOccupied},
 		"open to all": {func(p string) error {
 			os.Mkdir(filepath.Join(p, "x"), 0o700)

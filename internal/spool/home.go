@@ -69,6 +69,9 @@ func (h *home) hold() (err error) {
 	if h.info, err = h.lock.Stat(); err != nil {
 		return err
 	}
+	if !h.info.IsDir() {
+		return errSwapped
+	}
 	if err := h.inPlace(); err != nil {
 		return err
 	}

@@ -184,7 +184,7 @@ func (d *Dir) begin() bool {
 type Log struct {
 	dir   *Dir
 	ended bool  // nothing more is kept
-	kept  int64 // bytes that can be read; after a fault the file may have up to 3 more
+	kept  int64 // bytes that can be read; at the end the file may have up to 3 more
 
 	name string      // of the file, "" until there is one
 	info os.FileInfo // identity of the file, nil until there is one
@@ -208,7 +208,7 @@ func (l *Log) Write(p []byte) (kept int) {
 		return 0
 	}
 	defer d.ops.Done()
-	n := d.charge(l, p)
+	n := d.charge(l, int64(len(p)))
 	if n == 0 {
 		return 0
 	}
@@ -289,14 +289,14 @@ func (l *Log) Remove() {
 	delete(d.logs, l)
 }
 
-// charge takes as much of p as the quotas allow, and says how much that is.
-func (d *Dir) charge(l *Log, p []byte) int {
+// charge takes as much of want as the quotas allow, and says how much that is.
+func (d *Dir) charge(l *Log, want int64) int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	n := whole(p, int(min(int64(len(p)), d.limits.PerLog-l.charged, d.limits.Total-d.used)))
-	l.charged += int64(n)
-	d.used += int64(n)
-	return n
+	n := min(want, d.limits.PerLog-l.charged, d.limits.Total-d.used)
+	l.charged += n
+	d.used += n
+	return int(n)
 }
 
 func (d *Dir) refund(l *Log, n int) {

@@ -461,6 +461,32 @@ func TestP6ManyLogsAtOnce(t *testing.T) {
 	}
 }
 
+// A descriptor that is in use is not taken away, and more than maxOpen are held only
+// for as long as that.
+func TestDescriptorInUseIsNotTaken(t *testing.T) {
+	t.Parallel()
+	d := newDir(t, Limits{})
+	var logs []*Log
+	for range maxOpen + 3 {
+		l := d.Log()
+		if _, err := d.take(l); err != nil {
+			t.Fatal(err)
+		}
+		logs = append(logs, l)
+	}
+	for i, l := range logs {
+		if _, err := l.file.Write([]byte("x")); err != nil {
+			t.Errorf("log %d: %v", i, err)
+		}
+	}
+	for _, l := range logs {
+		d.give(l)
+	}
+	if len(d.open) != maxOpen {
+		t.Errorf("%d descriptors held between calls", len(d.open))
+	}
+}
+
 // Errors have no content in them (C5) and keep the cause for the developer.
 func TestErrorText(t *testing.T) {
 	t.Parallel()
