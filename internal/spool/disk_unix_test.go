@@ -42,8 +42,8 @@ const nobody = 65534
 
 // helper is a command that runs a scene in its own process. With ordinary it never
 // runs as root: root may write everywhere, so a check of rights would prove
-// nothing. The scene has the directory dir to itself, readable for everybody.
-func helper(t *testing.T, scene string, ordinary bool) (cmd *exec.Cmd, dir string) {
+// nothing. The scene has the directory work to itself.
+func helper(t *testing.T, scene string, ordinary bool) (cmd *exec.Cmd, work string) {
 	t.Helper()
 	// Neither t.TempDir nor the place of the test binary can be entered by others.
 	dir, err := os.MkdirTemp("", "spool-test-")
@@ -58,7 +58,7 @@ func helper(t *testing.T, scene string, ordinary bool) (cmd *exec.Cmd, dir strin
 	if err != nil {
 		t.Fatal(err)
 	}
-	work := filepath.Join(dir, "work")
+	work = filepath.Join(dir, "work")
 	if err := os.Mkdir(work, 0o700); err != nil {
 		t.Fatal(err)
 	}
