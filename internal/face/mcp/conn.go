@@ -23,8 +23,10 @@ const (
 	maxLine = 8 << 20
 	// maxFlight and maxFlightBytes bound the requests that are read and not yet
 	// answered. Clients send a few at a time; what is over is refused, not
-	// queued.
+	// queued. The reserve is for what is no call of a tool, so that a client
+	// that fills up on long calls still gets its pings answered.
 	maxFlight      = 512
+	flightReserve  = 64
 	maxFlightBytes = 64 << 20
 	// maxErrorText bounds the text of an error, in bytes: some texts of the SDK
 	// quote the request.
@@ -221,12 +223,16 @@ func (c *conn) cancel(id jsonrpc.ID) bool {
 }
 
 func (c *conn) take(id jsonrpc.ID, request *call) *refusal {
+	most := maxFlight
+	if request.method != methodCall {
+		most += flightReserve
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
 	case c.flight[id] != nil:
 		return &refusal{codeInvalidRequest, "a request of this id is in flight"}
-	case c.open >= maxFlight, c.bytes+request.size > maxFlightBytes:
+	case c.open >= most, c.bytes+request.size > maxFlightBytes:
 		return &refusal{codeBusy, "too many requests are in flight; wait for answers"}
 	}
 	c.flight[id] = request
@@ -411,6 +417,10 @@ func (l lines) line() ([]byte, error) {
 		part, err := l.r.ReadSlice('\n')
 		if len(line)+len(bytes.TrimRight(part, "\r\n")) > maxLine {
 			return nil, l.skip(append(line, part...), err)
+		}
+		if need := len(line) + len(part); need > cap(line) {
+			// doubled: append alone would copy a long line five times over
+			line = append(make([]byte, 0, max(need, min(2*cap(line), maxLine))), line...)
 		}
 		line = append(line, part...)
 		switch {

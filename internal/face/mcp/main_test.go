@@ -39,8 +39,9 @@ func TestMain(m *testing.M) {
 type suite struct {
 	corridor *dispatch.Corridor
 
-	started chan string   // the ids of calls of sleep that began
-	release chan struct{} // ends the calls of stuck
+	started chan string   // the ids of calls of shell and exec_wait that began
+	release chan struct{} // ends the calls of exec_wait
+	onCall  func(error)   // told how each call ended; may be nil
 }
 
 func newSuite(more ...tool.Tool) *suite {
@@ -107,7 +108,11 @@ func def(name string, effect tool.Effect, replay tool.Replay, schema json.RawMes
 func (s *suite) Definitions() []tool.Definition { return s.corridor.Definitions() }
 
 func (s *suite) Call(ctx context.Context, caller coding.Caller, call tool.Call) (tool.Result, error) {
-	return s.corridor.Call(ctx, caller.Reporter, call)
+	result, err := s.corridor.Call(ctx, caller.Reporter, call)
+	if s.onCall != nil {
+		s.onCall(err)
+	}
+	return result, err
 }
 
 type badData struct{}
