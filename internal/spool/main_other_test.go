@@ -1,4 +1,6 @@
+//go:build !unix
+
 package spool
 
-// descriptors is not counted here.
+// descriptors are not counted here.
 func descriptors() []string { return nil }
