@@ -26,7 +26,8 @@ type Arguments struct {
 	err    *Error
 }
 
-// ParseArguments takes the raw JSON of a call; nothing at all counts as {}.
+// ParseArguments takes the raw JSON of a call. Nothing at all counts as {}, and so
+// does null, which some clients send for a call without arguments.
 func ParseArguments(raw json.RawMessage) *Arguments {
 	return parse(raw, "")
 }
@@ -37,7 +38,7 @@ func parse(raw json.RawMessage, prefix string) *Arguments {
 	if prefix != "" {
 		whole = strings.TrimSuffix(prefix, ".")
 	}
-	if prefix == "" && len(bytes.TrimSpace(raw)) == 0 {
+	if given := string(bytes.TrimSpace(raw)); prefix == "" && (given == "" || given == "null") {
 		return a
 	}
 	if !utf8.Valid(raw) {
