@@ -39,35 +39,48 @@ const (
 	maxDigests = 256
 )
 
-// digestCache remembers digests by identity, so that paging through a file reads only the pages. A commit never asks it.
+// digestCache remembers digests by identity, so that paging through a file reads only the pages. A commit never trusts
+// it; at most it takes a guess from it, and checks the guess before anything happens.
 type digestCache struct {
 	mu    sync.Mutex
-	known map[identity]string
+	known map[identity]remembered
 	order [maxDigests]identity // ring, oldest at next once it is full
 	next  int
 }
 
+type remembered struct {
+	sum     string
+	settled bool // it was computed so long after the last change that another change shows in the identity
+}
+
+// get gives the digest of a file in this state.
 func (c *digestCache) get(id identity) (string, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	sum, ok := c.known[id]
-	return sum, ok
+	r := c.known[id]
+	return r.sum, r.settled
 }
 
+// guess gives what the digest most likely is, or "".
+func (c *digestCache) guess(id identity) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.known[id].sum
+}
+
+// put remembers a digest that was computed from content read at now or later.
 func (c *digestCache) put(id identity, sum string, now time.Time) {
-	settled := now.Add(-settleTime).UnixNano()
-	if id.modified > settled || id.changed > settled {
-		return
-	}
+	latest := now.Add(-settleTime).UnixNano()
+	r := remembered{sum: sum, settled: id.modified < latest && id.changed < latest}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.known == nil {
-		c.known = make(map[identity]string)
+		c.known = make(map[identity]remembered)
 	}
-	if _, ok := c.known[id]; ok {
-		return
+	if _, ok := c.known[id]; !ok {
+		delete(c.known, c.order[c.next])
+		c.order[c.next] = id
+		c.next = (c.next + 1) % maxDigests
 	}
-	delete(c.known, c.order[c.next])
-	c.known[id], c.order[c.next] = sum, id
-	c.next = (c.next + 1) % maxDigests
+	c.known[id] = r
 }

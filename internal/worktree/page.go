@@ -30,36 +30,19 @@ type Page struct {
 }
 
 const (
-	// margin is read on both sides of a page: enough to see a character that straddles the border.
+	// margin is how many bytes before a border can belong to a character that goes on behind it.
 	margin = utf8.UTFMax - 1
 	bom    = "\xef\xbb\xbf"
 )
 
-// cut chooses the part of window that is the page: at most limit bytes from at, no character split at either end, at least
-// one byte unless at is the end. window holds up to [margin] bytes before at and, where the file goes on, behind at+limit.
-//
-// A start inside a character moves back to its first byte if that makes the page text. Otherwise it stays: the page is
-// binary, and the caller counts bytes. An end inside a character always moves back, else the next page would start inside it.
-func cut(window []byte, at, limit int) (start, end int, text bool) {
-	start = characterStart(window, at)
-	end = cutEnd(window, start, limit)
-	if isText(window[start:end]) {
-		return start, end, true
+// mayStraddle tells whether b ends in what may be the first bytes of a character.
+func mayStraddle(b []byte) bool {
+	for j := len(b) - 1; j >= 0 && j >= len(b)-margin; j-- {
+		if utf8.RuneStart(b[j]) {
+			return !utf8.FullRune(b[j:])
+		}
 	}
-	return at, cutEnd(window, at, limit), false
-}
-
-func cutEnd(window []byte, start, limit int) int {
-	if limit >= len(window)-start {
-		return len(window)
-	}
-	end := characterStart(window, start+limit)
-	if end > start {
-		return end
-	}
-	// The first character alone is longer than the limit, or start is inside it: give it to its end.
-	_, size := utf8.DecodeRune(window[end:])
-	return end + size
+	return false
 }
 
 // characterStart is where the character that byte i belongs to starts; i itself if it starts there or belongs to no valid character.

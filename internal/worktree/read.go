@@ -12,6 +12,7 @@ import (
 	"math"
 	"os"
 	"time"
+	"unicode/utf8"
 )
 
 // Read reads one page. It refuses what is not a regular file without opening it in a way that waits. It allocates the page
@@ -27,6 +28,7 @@ func (t *Tree) Read(ctx context.Context, r PageRequest) (Page, error) {
 	defer f.Close()
 
 	limit := int(min(max(int64(r.Limit), 1), t.o.MaxPageBytes))
+	start := time.Now()
 	sum, known := t.digests.get(id)
 	pass := pass{ctx: ctx, f: f, size: id.size}
 	if !known && id.size <= t.o.MaxFileBytes {
@@ -53,7 +55,7 @@ func (t *Tree) Read(ctx context.Context, r PageRequest) (Page, error) {
 		page.SHA256 = sum
 	case pass.sum != nil:
 		page.SHA256 = hex.EncodeToString(pass.sum.Sum(nil))
-		t.digests.put(id, page.SHA256, time.Now())
+		t.digests.put(id, page.SHA256, start)
 	}
 	return page, nil
 }
@@ -159,68 +161,67 @@ func (s *pass) page(r PageRequest, limit int) (Page, error) {
 		size, s.sum = math.MaxInt64, nil
 	}
 
-	// Up to the window: the page, and what is needed around it to see whole characters.
+	// Up to the page.
 	start := r.Offset
 	if start < 0 {
 		start = max(0, s.size+start)
 	}
 	start = min(start, size)
 	var line int64
-	var ready []byte // read already, from the start of the window on
-	if r.Line > 1 {
+	var ready []byte // of the page, read already
+	switch {
+	case r.Line > 1:
 		var err error
 		if start, line, ready, err = s.seekLine(r.Line, buf[:]); err != nil {
 			return Page{}, err
 		}
-	} else if r.Line == 1 {
+	case r.Line == 1:
 		start = 0
-	}
-	from := start
-	if line == 0 {
-		from = max(0, start-margin)
+		fallthrough
+	default:
 		if s.sum == nil {
-			s.pos = from
+			s.pos = start
 		}
-		for s.pos < from && !s.end {
-			if _, err := s.fill(buf[:min(scratchBytes, from-s.pos)]); err != nil {
+		for s.pos < start && !s.end {
+			if _, err := s.fill(buf[:min(scratchBytes, start-s.pos)]); err != nil {
 				return Page{}, err
 			}
 		}
-		if s.pos < from { // shorter than claimed
-			from, start = s.pos, s.pos
-		}
+		start = min(start, s.pos) // shorter than claimed
 	}
 
-	// The window.
-	window := make([]byte, max(0, min(int64(limit)+margin+(start-from), size-from)))
-	n := copy(window, ready)
-	for n < len(window) && !s.end {
-		got, err := s.fill(window[n:])
+	// The page.
+	content := make([]byte, max(0, min(int64(limit), size-start)))
+	n := copy(content, ready)
+	for n < len(content) && !s.end {
+		got, err := s.fill(content[n:])
 		if err != nil {
 			return Page{}, err
 		}
 		n += got
 	}
-	window = window[:n]
-	at := min(int(start-from), n)
-	first, last, text := cut(window, at, limit)
-	before := byte(0)
-	if first > 0 {
-		before = window[first-1]
+	content, start, text, err := s.cut(content[:n], start, limit)
+	if err != nil {
+		return Page{}, err
 	}
 	page := Page{
 		Size:      s.size,
-		Offset:    from + int64(first),
-		Next:      from + int64(last),
+		Offset:    start,
+		Next:      start + int64(len(content)),
 		FirstLine: line,
 		Text:      text,
-		EOL:       lineEnds(before, window[first:last]),
-		Content:   window[first:last],
+		Content:   content,
 	}
-	if page.Offset == 0 {
+	before := byte(0)
+	if start == 0 {
 		page.FirstLine = 1
-		page.BOM = bytes.HasPrefix(page.Content, []byte(bom))
+		page.BOM = bytes.HasPrefix(content, []byte(bom))
+	} else if len(content) > 0 && content[0] == '\n' {
+		if _, err := s.f.ReadAt(buf[:1], start-1); err == nil {
+			before = buf[0]
+		}
 	}
+	page.EOL = lineEnds(before, content)
 
 	// The rest, for the digest; a file that keeps growing is left at the size it had.
 	if s.sum != nil {
@@ -242,6 +243,84 @@ func (s *pass) page(r PageRequest, limit int) (Page, error) {
 	}
 	page.Changed = size != s.size || (s.end || s.sum != nil) && s.pos != s.size
 	return page, nil
+}
+
+// cut trims content, which was read from start, so that no character is split at either end and at least one byte is left.
+//
+// A start inside a character moves back to its first byte if that makes the page text. Otherwise it stays: the page is
+// binary, and the caller counts bytes. An end inside a character always moves back, else the next page would start inside
+// it; a character that alone is longer than the limit comes whole.
+func (s *pass) cut(content []byte, start int64, limit int) (_ []byte, _ int64, text bool, err error) {
+	if len(content) == 0 {
+		return content, start, true, nil
+	}
+	first, whole := start, start // the character that start is inside of, from first to whole
+	if !utf8.RuneStart(content[0]) {
+		if first, whole, err = s.character(start); err != nil {
+			return nil, 0, false, err
+		}
+	}
+	end := start + int64(len(content))
+	if mayStraddle(content) {
+		from, to, err := s.character(end)
+		if err != nil {
+			return nil, 0, false, err
+		}
+		if from <= start && to > end {
+			// The page is within one character.
+			content = make([]byte, to-from)
+			n, err := s.f.ReadAt(content, from)
+			if err == io.EOF {
+				err = nil
+			}
+			return content[:n], from, isText(content[:n]), err
+		}
+		end = from
+	}
+	content = content[:end-start]
+	if first == start {
+		return content, start, isText(content), nil
+	}
+	if !isText(content[min(whole, end)-start:]) {
+		return content, start, false, nil
+	}
+	// Make room at the front; what is over the limit then goes at the end.
+	back := int(start - first)
+	if over := len(content) + back - limit; over > 0 {
+		from, _, err := s.character(end - int64(over))
+		if err != nil {
+			return nil, 0, false, err
+		}
+		end = max(from, whole)
+	}
+	moved := content
+	if need := int(end - first); need <= cap(content) {
+		moved = content[:need]
+	} else {
+		moved = make([]byte, need) // limit is smaller than this character
+	}
+	copy(moved[back:], content[:min(end, start+int64(len(content)))-start])
+	n, err := s.f.ReadAt(moved[:min(len(moved), int(whole-first))], first)
+	if err == io.EOF && n == int(whole-first) {
+		err = nil
+	}
+	return moved, first, isText(moved), err
+}
+
+// character gives the bounds of the valid character that the border at pos splits; pos twice if there is none.
+func (s *pass) character(pos int64) (from, to int64, err error) {
+	var b [2 * margin]byte
+	at := max(0, pos-margin)
+	i := int(pos - at)
+	n, err := s.f.ReadAt(b[:i+margin], at)
+	if err != nil && err != io.EOF {
+		return 0, 0, err
+	}
+	if j := characterStart(b[:n], i); j < i {
+		_, size := utf8.DecodeRune(b[j:n])
+		return at + int64(j), at + int64(j+size), nil
+	}
+	return pos, pos, nil
 }
 
 // seekLine reads up to the start of a line and gives its offset and number, and what of it was read into buf. Behind the last line it gives the end.

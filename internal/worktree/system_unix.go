@@ -16,9 +16,18 @@ const openWithoutWaiting = syscall.O_NONBLOCK | syscall.O_NOCTTY
 const localRules = posixRules
 
 func identityOf(_ *os.File, fi os.FileInfo) (identity, error) {
-	st, ok := fi.Sys().(*syscall.Stat_t)
+	id, ok := identityAt(fi)
 	if !ok {
 		return identity{}, errors.ErrUnsupported
+	}
+	return id, nil
+}
+
+// identityAt is the identity of a file that is not open, where the system tells it all.
+func identityAt(fi os.FileInfo) (identity, bool) {
+	st, ok := fi.Sys().(*syscall.Stat_t)
+	if !ok {
+		return identity{}, false
 	}
 	return identity{
 		device:   uint64(st.Dev),
@@ -26,7 +35,7 @@ func identityOf(_ *os.File, fi os.FileInfo) (identity, error) {
 		size:     st.Size,
 		modified: fi.ModTime().UnixNano(),
 		changed:  changeTime(st),
-	}, nil
+	}, true
 }
 
 func identify(f *os.File) (identity, error) {

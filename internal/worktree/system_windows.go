@@ -23,6 +23,9 @@ type basicInfo struct {
 
 func identityOf(f *os.File, _ os.FileInfo) (identity, error) { return identify(f) }
 
+// identityAt: the change time can only be had from an open file.
+func identityAt(os.FileInfo) (identity, bool) { return identity{}, false }
+
 func identify(f *os.File) (identity, error) {
 	h := windows.Handle(f.Fd())
 	var info windows.ByHandleFileInformation
