@@ -69,7 +69,7 @@ func call(t *testing.T, f *fake, ctx context.Context) (tool.Result, *tool.Error)
 	return r, e
 }
 
-// C3, C4: a panic and a foreign error are one answer with fixed text: uncertain
+// C3, C4, C5: a panic and a foreign error are one answer with fixed text: uncertain
 // once a mutating tool ran, a failed read otherwise; nothing of the value leaks.
 func TestFaultsOfAToolAreOneAnswer(t *testing.T) {
 	t.Parallel()
