@@ -11,7 +11,6 @@ import (
 
 var (
 	errSwapped     = errors.New("another file is in the place of the one that was made")
-	errNotOurs     = errors.New("not private to this account")
 	errOccupied    = errors.New("the new directory is not empty")
 	errNoDirectory = errors.New("the parent is not a directory")
 )
@@ -35,7 +34,7 @@ func makeHome(parent string) (*home, error) {
 	if fi, err := os.Stat(parent); err != nil {
 		return nil, err
 	} else if !fi.IsDir() {
-		return nil, &fs.PathError{Op: "open", Path: parent, Err: errors.ErrUnsupported}
+		return nil, errNoDirectory
 	}
 	root, err := os.OpenRoot(parent)
 	if err != nil {

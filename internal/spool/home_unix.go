@@ -3,6 +3,7 @@
 package spool
 
 import (
+	"errors"
 	"os"
 	"syscall"
 
@@ -11,6 +12,8 @@ import (
 
 // noWait keeps an open from waiting where a FIFO was put in the place of a log.
 const noWait = unix.O_NONBLOCK
+
+var errNotOurs = errors.New("not private to this account")
 
 func mkdir(parent *os.Root, name string) error { return parent.Mkdir(name, 0o700) }
 
