@@ -85,7 +85,7 @@ func (p *Proc) endOwned(first Signal, strays bool) (left []*member, proven bool)
 	}
 
 	start := time.Now()
-	if first != KILL {
+	if first != KILL && p.canAsk() {
 		// The list is made before anybody is signalled: while the parents live, their
 		// children can be told.
 		list, _ := p.survivors(want)

@@ -1,8 +1,10 @@
 package proc
 
-// Keeper placeholder, replaced below.
-type Keeper struct{}
+import "time"
 
-func (k *Keeper) expect(mark string)          {}
-func (k *Keeper) add(pid int, mark string)    {}
-func (k *Keeper) forget(pid int, mark string) {}
+// keeperGrace is what programs get between TERM and KILL when this process is gone: all is to be
+// over within a second. Hand gives more.
+const keeperGrace = leftoverGrace
+
+// maxHand bounds the grace of Hand.
+const maxHand = time.Minute

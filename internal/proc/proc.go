@@ -24,19 +24,19 @@ type Proc struct {
 	feeding *os.File // writing end for Spec.Stdin while its goroutine runs, or nil
 	feed    sync.WaitGroup
 
-	mu     sync.Mutex
-	gone   bool          // the program has ended; it is a zombie until reaped is set
-	goneAt time.Time     // set with gone, or when End gave up; read by the goroutine that cleans up
-	reaped bool          // its number may be anybody's now
-	ending bool          // End came before the end was seen
-	first  Signal        // of the first End
-	grace  time.Duration // of the first End
-	killAt time.Time     // when patience ends: set by the first End or by the end of the program, only ever moved nearer
-	hurried bool         // End came while the leftovers were being ended
-	ended  chan struct{} // closed when the goroutine of End is through
-	lost   bool          // the goroutine of End gave up on the program itself and finishes the Proc
-	nudge  chan struct{} // capacity 1: killAt came nearer
-	wake   func()        // interrupts a wait for a member, or nil
+	mu      sync.Mutex
+	gone    bool          // the program has ended; it is a zombie until reaped is set
+	goneAt  time.Time     // set with gone, or when End gave up; read by the goroutine that cleans up
+	reaped  bool          // its number may be anybody's now
+	ending  bool          // End came before the end was seen
+	first   Signal        // of the first End
+	grace   time.Duration // of the first End
+	killAt  time.Time     // when patience ends: set by the first End or by the end of the program, only ever moved nearer
+	hurried bool          // End came while the leftovers were being ended
+	ended   chan struct{} // closed when the goroutine of End is through
+	lost    bool          // the goroutine of End gave up on the program itself and finishes the Proc
+	nudge   chan struct{} // capacity 1: killAt came nearer
+	wake    func()        // interrupts a wait for a member, or nil
 
 	sys system
 }
@@ -73,7 +73,7 @@ func (s *Spec) check() error {
 	if !filepath.IsAbs(s.Dir) {
 		return bad(Directory)
 	}
-	if len(s.Argv) == 0 || s.Stdin != nil && (s.OpenStdin || s.TTY != nil) {
+	if len(s.Argv) == 0 || !validMark(s.Mark) || s.Stdin != nil && (s.OpenStdin || s.TTY != nil) {
 		return bad(Argument)
 	}
 	if s.TTY != nil && !s.TTY.valid() {
@@ -150,6 +150,7 @@ func (p *Proc) own() {
 	p.mu.Unlock()
 	close(p.exited)
 	if lost { // Done told long ago that this was still running
+		p.keeper.forget(p.pid, p.mark)
 		p.reap()
 		p.release()
 		return

@@ -36,7 +36,8 @@ type Spec struct {
 
 	// Mark is the value of BELAY_SESSION in Env, by which descendants that left the session
 	// are found on Linux; empty finds none by environment. Two programs that run at the
-	// same time need different marks: the one's strays would be taken for the other's.
+	// same time need different marks: the one's strays would be taken for the other's. At
+	// most 128 letters, digits, dots, dashes and underscores.
 	Mark string
 
 	// TTY, if set, runs the program on a pseudo-terminal of that size that is its controlling
@@ -101,6 +102,23 @@ type Exit struct {
 type Member struct {
 	PID  int
 	Name string // as the system shows it, at most 15 bytes on Linux; may be empty
+}
+
+const (
+	markName = "BELAY_SESSION="
+	maxMark  = 128
+)
+
+func validMark(m string) bool {
+	if len(m) > maxMark {
+		return false
+	}
+	for _, c := range []byte(m) {
+		if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '.' || c == '-' || c == '_') {
+			return false
+		}
+	}
+	return true
 }
 
 // Times of the clean-up. The requirement gives all of them (S2, S3).

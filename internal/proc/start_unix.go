@@ -139,7 +139,7 @@ func (p *Proc) start(ctx context.Context, s *Spec) (err error) {
 		}
 		break
 	}
-	s.Keeper.add(p.pid, s.Mark)
+	s.Keeper.add(p.pid, int(pl.fds[1]), int(pl.fds[2]))
 	p.sys.started()
 	for _, st := range p.streams {
 		st.began = p.began
@@ -232,7 +232,7 @@ func (s *Spec) explain(err error, dir string) error {
 	case unix.EAGAIN, unix.ENOMEM, unix.EMFILE, unix.ENFILE:
 		e.Reason = Resources
 		return e
-	case unix.ENOEXEC, unix.ELIBBAD:
+	case unix.ENOEXEC:
 		e.Reason = NotExecutable
 		return e
 	}
@@ -347,6 +347,9 @@ func (s Signal) unix() unix.Signal {
 	return unix.SIGTERM
 }
 
+// canAsk tells whether there is a first step before KILL.
+func (p *Proc) canAsk() bool { return true }
+
 // sendGroup signals the group of the program. CONT after it, so that a stopped process acts on it;
 // KILL needs none.
 func (p *Proc) sendGroup(sig Signal) error {
@@ -386,4 +389,3 @@ func (p *Proc) Signal(sig Signal) error {
 	}
 	return nil
 }
-

@@ -2,9 +2,11 @@ package proc
 
 import (
 	"bytes"
+	"io"
 	"os"
 	"runtime"
 	"strconv"
+	"strings"
 	"time"
 	"unsafe"
 
@@ -33,34 +35,63 @@ const young = 100 * time.Millisecond
 // this system since, and nothing of the program can be left. Otherwise, if the program was short-lived,
 // only the numbers from its own to the last one can be descendants, and asking for their
 // session is one short system call each. Only otherwise is /proc listed.
-//
-// A walk in rising order misses nothing: whoever is found dead has no fork under way, and its
-// children have higher numbers, that is, they come later. What was forked
-// during the walk is walked after it, until no number was given meanwhile.
 func (p *Proc) survivors(want scope) ([]*member, error) {
-	c := &census{p: p, want: want}
 	last, counted := lastPID()
 	if counted && last == p.pid {
 		return nil, nil
 	}
-	short := want != everything && counted && last > p.pid && time.Since(p.began) < young
+	c := &census{
+		leader:  p.pid,
+		session: func(sid int) bool { return sid == p.pid },
+		parents: want == everything,
+	}
+	if p.mark != "" {
+		c.mark = func(value []byte) bool { return string(value) == p.mark }
+		c.foreign = otherProgram
+	}
+	if want != everything && counted && last > p.pid && time.Since(p.began) < young {
+		c.from = p.pid + 1
+	}
+	return c.take(last, counted)
+}
+
+// census looks for the living members of sessions and the bearers of marks.
+type census struct {
+	leader  int                     // left out, but its children count; 0 is none
+	session func(sid int) bool      // is it one of ours
+	mark    func(value []byte) bool // is it one of ours; nil finds none
+	foreign func(sid int) bool      // a session that cannot hold strays; nil is none
+	parents bool                    // also strays without a mark, by their parents
+	from    int                     // the first number that can be a member; 0 means that any can
+
+	found  []*member
+	seen   map[int]bool
+	failed error
+}
+
+// take makes the list. last is the number given last, known if counted.
+//
+// A walk in rising order misses nothing: whoever is found dead has no fork under way, and its
+// children have higher numbers, that is, they come later. What was forked
+// during the walk is walked after it, until no number was given meanwhile.
+func (c *census) take(last int, counted bool) ([]*member, error) {
 	const rounds = 50 // a machine that forks without pause: then the list is what was seen
 	for range rounds {
-		if short {
-			c.walk(p.pid+1, last)
+		if c.from > 0 {
+			c.walk(c.from, last)
 		} else {
 			c.list()
 		}
 		for range rounds {
 			now, ok := lastPID()
 			if !ok || !counted {
-				return c.result(!counted && c.twice())
+				return c.result(c.twice())
 			}
 			if now == last {
 				return c.result(true)
 			}
 			if now < last { // the numbers started over
-				short = false
+				c.from = 0
 				break
 			}
 			c.walk(last+1, now)
@@ -69,14 +100,6 @@ func (p *Proc) survivors(want scope) ([]*member, error) {
 		last, counted = lastPID()
 	}
 	return c.result(false)
-}
-
-type census struct {
-	p      *Proc
-	want   scope
-	found  []*member
-	seen   map[int]bool
-	failed error
 }
 
 // result closes what died meanwhile: a list of the living.
@@ -122,44 +145,43 @@ func (c *census) list() {
 	for _, pid := range pids {
 		c.look(pid)
 	}
-	if c.want == everything {
+	if c.parents {
 		c.children(pids)
 	}
 }
 
 // look decides about one number.
 func (c *census) look(pid int) {
-	leader := c.p.pid
-	if pid == leader || c.seen[pid] {
+	if pid == c.leader || c.seen[pid] {
 		return
 	}
 	sid, err := unix.Getsid(pid)
 	if err != nil || sid == 0 { // nobody, or a thread of the kernel
 		return
 	}
-	if sid == leader {
-		c.take(pid, false, func() bool { s, err := unix.Getsid(pid); return err == nil && s == leader })
+	if c.session(sid) {
+		c.open(pid, false, func() bool { s, err := unix.Getsid(pid); return err == nil && s == sid })
 		return
 	}
-	if c.p.mark == "" || !mayBeStray(sid) || !hasMark(pid, c.p.mark) {
+	if c.mark == nil || c.foreign != nil && c.foreign(sid) || !hasMark(pid, c.mark) {
 		return
 	}
-	c.take(pid, true, func() bool { return hasMark(pid, c.p.mark) })
+	c.open(pid, true, func() bool { return hasMark(pid, c.mark) })
 }
 
-// mayBeStray rules out the sessions of other programs of this process: their leaders are
+// otherProgram tells the sessions of other programs of this process: their leaders are
 // its children. A stray's leader is not, unless orphans come to us.
-func mayBeStray(sid int) bool {
+func otherProgram(sid int) bool {
 	if adoptive() {
-		return true
+		return false
 	}
 	err := unix.Waitid(unix.P_PID, sid, nil, unix.WEXITED|unix.WNOWAIT|unix.WNOHANG, nil)
-	return err == unix.ECHILD
+	return err != unix.ECHILD
 }
 
-// take opens a handle and then asks again whether it is the right one: if that answer is
+// open opens a handle and then asks again whether it is the right one: if that answer is
 // yes and the handle says alive after it, it was about the process that the handle holds.
-func (c *census) take(pid int, stray bool, right func() bool) {
+func (c *census) open(pid int, stray bool, right func() bool) {
 	m := &member{pid: pid, stray: stray, fd: -1}
 	fd, err := unix.PidfdOpen(pid, 0)
 	switch err {
@@ -190,11 +212,11 @@ func (c *census) take(pid int, stray bool, right func() bool) {
 func (c *census) children(pids []int) {
 	parent := map[int]int{}
 	for _, pid := range pids {
-		if sid, err := unix.Getsid(pid); err == nil && sid != 0 && sid != c.p.pid {
+		if sid, err := unix.Getsid(pid); err == nil && sid != 0 && !c.session(sid) {
 			parent[pid] = parentOf(pid)
 		}
 	}
-	owned := func(pid int) bool { return pid == c.p.pid || c.seen[pid] }
+	owned := func(pid int) bool { return pid == c.leader && pid != 0 || c.seen[pid] }
 	for more := true; more; {
 		more = false
 		for pid, up := range parent {
@@ -202,7 +224,7 @@ func (c *census) children(pids []int) {
 				continue
 			}
 			n := len(c.found)
-			c.take(pid, true, func() bool { return owned(parentOf(pid)) })
+			c.open(pid, true, func() bool { return owned(parentOf(pid)) })
 			more = more || len(c.found) > n
 			delete(parent, pid)
 		}
@@ -280,14 +302,11 @@ func number(b []byte) (int, bool) {
 	return n, true
 }
 
-const markName = "BELAY_SESSION="
-
-// hasMark looks for the mark in the environment that a process was started with. One that
+// hasMark looks for a mark in the environment that a process was started with. One that
 // may not be read, or was overwritten, has none.
-func hasMark(pid int, mark string) bool {
-	want := markName + mark
+func hasMark(pid int, ours func(value []byte) bool) bool {
 	for range 3 {
-		n, found := scanEnviron(pid, want)
+		n, found := scanEnviron(pid, ours)
 		if n != 0 {
 			return found
 		}
@@ -300,7 +319,7 @@ func hasMark(pid int, mark string) bool {
 // environBound is where reading an environment ends; the kernel takes no more than 6 MiB.
 const environBound = 8 << 20
 
-func scanEnviron(pid int, want string) (read int, found bool) {
+func scanEnviron(pid int, ours func(value []byte) bool) (read int, found bool) {
 	fd, err := unix.Open("/proc/"+strconv.Itoa(pid)+"/environ", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return -1, false
@@ -320,31 +339,30 @@ func scanEnviron(pid int, want string) (read int, found bool) {
 			read += n
 		}
 		have += n
-		if containsVar(b[:have], want) {
+		if containsMark(b[:have], ours) {
 			return read, true
 		}
 		if end {
 			return read, false
 		}
-		keep := min(have, len(want)+2)
+		keep := min(have, len(markName)+maxMark+2)
 		copy(b[:], b[have-keep:have])
 		have = keep
 	}
 	return read, false
 }
 
-// containsVar looks for NUL, want, NUL.
-func containsVar(b []byte, want string) bool {
+// containsMark looks for a whole variable, from NUL to NUL.
+func containsMark(b []byte, ours func(value []byte) bool) bool {
 	for {
-		i := bytes.Index(b, unsafe.Slice(unsafe.StringData(want), len(want)))
+		i := bytes.Index(b, []byte("\x00"+markName))
 		if i < 0 {
 			return false
 		}
-		after := i + len(want)
-		if i > 0 && b[i-1] == 0 && after < len(b) && b[after] == 0 {
+		b = b[i+1+len(markName):]
+		if end := bytes.IndexByte(b, 0); end >= 0 && ours(b[:end]) {
 			return true
 		}
-		b = b[i+1:]
 	}
 }
 
@@ -392,3 +410,45 @@ func nameOf(pid int) string {
 }
 
 func uintptrOf(p *int32) uintptr { return uintptr(unsafe.Pointer(p)) }
+
+// keptAlive lists what the keeper owns.
+func keptAlive(ours func(sid int) bool, mark func(value []byte) bool) []*member {
+	c := &census{session: ours, mark: mark, parents: true}
+	list, _ := c.take(lastPID())
+	return list
+}
+
+// holdMember opens a handle to a process by its number. One that is gone already is held as dead:
+// its session may live.
+func holdMember(pid int) *member {
+	m := &member{pid: pid, fd: -1}
+	if fd, err := unix.PidfdOpen(pid, 0); err == nil {
+		unix.SetNonblock(fd, true)
+		m.fd = fd
+	} else if err != unix.ESRCH {
+		m.birth = birthOf(pid)
+	}
+	return m
+}
+
+// takenOver tells whether a number has a live process. It is asked about numbers whose own
+// process is known to have ended.
+func takenOver(pid int) bool { return birthOf(pid) != "" }
+
+// discardOutput reads what a process writes into pipes that lost their reader, until this
+// process ends. They are known by their inode, so that a pipe between two programs is never robbed.
+func discardOutput(pid int, ours map[string]bool) {
+	for _, n := range []string{"1", "2"} {
+		name := "/proc/" + strconv.Itoa(pid) + "/fd/" + n
+		link, err := os.Readlink(name)
+		inode, isPipe := strings.CutPrefix(link, "pipe:[")
+		inode = strings.TrimSuffix(inode, "]")
+		if err != nil || !isPipe || !ours[inode] {
+			continue
+		}
+		if f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0); err == nil {
+			delete(ours, inode) // once is enough
+			go io.Copy(io.Discard, f)
+		}
+	}
+}

@@ -1,14 +1,8 @@
-//go:build linux || darwin || freebsd
-
 package proc
 
 import (
 	"errors"
-	"os"
-	"strconv"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // errIncomplete says that the list of members could not be made, or not completely.
@@ -37,19 +31,4 @@ func (p *Proc) waitPolling(m *member, until time.Time) bool {
 		}
 	}
 	return true
-}
-
-// markDescriptors sets close-on-exec on all descriptors above 2 that a directory of the system lists.
-func markDescriptors(dir string) {
-	d, err := os.Open(dir)
-	if err != nil {
-		return
-	}
-	defer d.Close()
-	names, _ := d.Readdirnames(-1)
-	for _, name := range names {
-		if fd, err := strconv.Atoi(name); err == nil && fd > 2 {
-			unix.CloseOnExec(fd)
-		}
-	}
 }
