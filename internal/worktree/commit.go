@@ -77,7 +77,7 @@ const (
 	pieceBytes = 1 << 20
 	// keepBytes is the size up to which a replace keeps the old content, so that the last check before the commit compares bytes
 	// (10 GB/s) rather than digests them again (1.5 GB/s).
-	keepBytes = 8 << 20
+	keepBytes = 4 << 20
 	// privatePerm is what new content has before it gets the permissions of the file that it replaces.
 	privatePerm = 0o600
 )

@@ -65,24 +65,37 @@ func isText(b []byte) bool {
 	return utf8.Valid(b) && bytes.IndexByte(b, 0) < 0
 }
 
-// lineEnds names the line ends of b; before is the byte in front of it, 0 if there is none.
+// lineEnds names the line ends of b; before is the byte in front of it, 0 if there is none. It stops at the first proof of a mixture.
 func lineEnds(before byte, b []byte) string {
-	lf := bytes.Count(b, []byte{'\n'})
-	if lf == 0 {
-		return "none"
-	}
-	crlf := 0
-	if before == '\r' && b[0] == '\n' {
-		crlf++
-	}
-	if bytes.IndexByte(b, '\r') >= 0 {
-		crlf += bytes.Count(b, []byte("\r\n"))
-	}
-	switch crlf {
-	case 0:
+	if bytes.IndexByte(b, '\r') < 0 && before != '\r' {
+		if bytes.IndexByte(b, '\n') < 0 {
+			return "none"
+		}
 		return "lf"
+	}
+	lf, crlf := false, false
+	for !lf || !crlf {
+		i := bytes.IndexByte(b, '\n')
+		if i < 0 {
+			break
+		}
+		if i > 0 {
+			before = b[i-1]
+		}
+		if before == '\r' {
+			crlf = true
+		} else {
+			lf = true
+		}
+		before, b = '\n', b[i+1:]
+	}
+	switch {
+	case lf && crlf:
+		return "mixed"
 	case lf:
+		return "lf"
+	case crlf:
 		return "crlf"
 	}
-	return "mixed"
+	return "none"
 }
