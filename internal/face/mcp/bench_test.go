@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/belayhq/belay/coding"
 	"github.com/belayhq/belay/tool"
@@ -21,15 +23,21 @@ import (
 //	go test -bench . -benchmem ./internal/face/mcp
 func BenchmarkCall(b *testing.B) {
 	small := `{"path":"README.md","limit":10}`
-	content := strings.Repeat("\tif err != nil { return fmt.Errorf(\"%w\", err) }\\n", 25_000)
+	source := func(size int) string {
+		text, err := json.Marshal(result(size).Text)
+		if err != nil {
+			b.Fatal(err)
+		}
+		return `{"path":"x","content":` + string(text) + `}`
+	}
 	for _, c := range []struct {
 		name, arguments string
 		answer          int
 	}{
 		{"null", small, 20},
 		{"64 KiB result", small, 64 << 10},
-		{"256 KiB argument", `{"path":"x","content":"` + content[:5_000*49] + `"}`, 20},
-		{"1 MB argument", `{"path":"x","content":"` + content[:20_000*49] + `"}`, 20},
+		{"256 KiB argument", source(256 << 10), 20},
+		{"1 MB argument", source(1_000_000), 20},
 	} {
 		fixed := fixedSuite{result(c.answer)}
 		b.Run(c.name+"/belay", func(b *testing.B) {
@@ -74,15 +82,13 @@ func benchmark(b *testing.B, arguments string, serve func(*os.File, io.Writer)) 
 	go func() { defer close(done); serve(inR, outW) }()
 	answers := bufio.NewReaderSize(outR, 1<<20)
 	ask := func(line string) {
+		outR.SetReadDeadline(time.Now().Add(hang))
 		if _, err := io.WriteString(inW, line+"\n"); err != nil {
 			b.Fatal(err)
 		}
-		for {
-			if _, err := answers.ReadSlice('\n'); err == nil {
-				return
-			} else if err != bufio.ErrBufferFull {
-				b.Fatal(err)
-			}
+		answer, err := answers.ReadSlice('\n')
+		if err != nil || !bytes.Contains(answer, []byte(`"result":{`)) {
+			b.Fatalf("%v, %.200s", err, answer)
 		}
 	}
 	ask(initialize)

@@ -92,8 +92,9 @@ func filterMembers(text []byte, keep func(name string, value []byte) []byte) ([]
 
 // refuseHidden is the refusal of a call that gives a hidden argument: the one
 // that an argument gets which no tool ever had.
-func refuseHidden(d tool.Definition, hidden []string, arguments []byte) *tool.Error {
-	if len(hidden) == 0 {
+func refuseHidden(d tool.Definition, arguments []byte) *tool.Error {
+	hidden := hiddenArguments[d.Name]
+	if hidden == nil {
 		return nil
 	}
 	given := ""

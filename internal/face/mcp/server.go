@@ -16,21 +16,28 @@ import (
 // the bound is for clients that keep them past it, over an update of belay.
 const listTTL = 5 * 60 * 1000
 
-// stray is the name under which calls of unknown tools are led to their answer.
-// The SDK would answer with a JSON-RPC error, which some clients turn into a
-// stack trace; a model can mend a wrong name when it is told. It is not listed,
-// and no tool can have it: a hyphen is not allowed in their names.
-const stray = "unknown-tool"
+// door is the one tool that the SDK knows. All calls are led to it, by whatever
+// name: a tool that is not there is answered as a mistake that a model can mend,
+// where the SDK would answer with a JSON-RPC error that some clients turn into a
+// stack trace. It also saves the SDK's look into each schema at the start.
+const door = "belay"
+
+// toolName is the key of a call's context under which its tool's name is, past
+// the door.
+type toolName struct{}
 
 // A face is a suite as an MCP server.
 type face struct {
 	suite Suite
 	conn  *conn
 	calls context.Context // done when calls in flight have to end
+
+	tools  map[string]tool.Definition
+	listed []*sdk.Tool // in the suite's order
 }
 
 func newServer(suite Suite, c Config, conn *conn, calls context.Context) *sdk.Server {
-	f := &face{suite: suite, conn: conn, calls: calls}
+	f := &face{suite: suite, conn: conn, calls: calls, tools: map[string]tool.Definition{}}
 	definitions := visible(suite.Definitions())
 	server := sdk.NewServer(&sdk.Implementation{Name: "belay", Version: c.Version}, &sdk.ServerOptions{
 		Instructions: instructions(definitions),
@@ -41,77 +48,62 @@ func newServer(suite Suite, c Config, conn *conn, calls context.Context) *sdk.Se
 			c.TTLMs, c.CacheScope = listTTL, "private"
 		},
 	})
-	var listed []*sdk.Tool
-	known := map[string]bool{}
 	for _, d := range definitions {
-		t := listing(d)
-		listed = append(listed, t)
-		known[d.Name] = true
-		server.AddTool(t, f.handler(d))
+		f.tools[d.Name] = d
+		f.listed = append(f.listed, listing(d))
 	}
-	server.AddTool(&sdk.Tool{Name: stray, InputSchema: json.RawMessage(`{"type":"object"}`)}, f.unknown)
-	server.AddReceivingMiddleware(served(listed, known))
+	server.AddTool(&sdk.Tool{Name: door, InputSchema: json.RawMessage(`{"type":"object"}`)}, f.call)
+	server.AddReceivingMiddleware(f.served)
 	return server
 }
 
 // served is the outermost middleware. It lets through the methods that belay
 // serves, and turns a panic in any of them into one answer; in the SDK it would
 // end the process, and with it every child.
-func served(listed []*sdk.Tool, known map[string]bool) sdk.Middleware {
-	return func(next sdk.MethodHandler) sdk.MethodHandler {
-		return func(ctx context.Context, method string, req sdk.Request) (result sdk.Result, err error) {
-			defer func() {
-				if recover() != nil { // the value may hold anything: it goes nowhere (C5)
-					result, err = nil, &jsonrpc.Error{Code: codeInternal, Message: "internal error"}
-				}
-			}()
-			switch method {
-			case methodInitialize, methodInitialized, methodCancelled, "ping", "server/discover", "subscriptions/listen":
-				return next(ctx, method, req)
-			case methodCall:
-				if p, ok := req.GetParams().(*sdk.CallToolParamsRaw); ok && !known[p.Name] {
-					p.Name = stray
-				}
-				return next(ctx, method, req)
-			case methodList:
-				result, err = next(ctx, method, req)
-				// the SDK sorts by name; the suite's order is the one to be shown
-				if list, ok := result.(*sdk.ListToolsResult); ok && len(list.Tools) > 0 {
-					list.Tools = listed
-				}
-				return result, err
-			default: // what the SDK knows and belay declares no capability for
-				return nil, &jsonrpc.Error{Code: codeNotFound, Message: "method not found"}
+func (f *face) served(next sdk.MethodHandler) sdk.MethodHandler {
+	return func(ctx context.Context, method string, req sdk.Request) (result sdk.Result, err error) {
+		defer func() {
+			if recover() != nil { // the value may hold anything: it goes nowhere (C5)
+				result, err = nil, &jsonrpc.Error{Code: codeInternal, Message: "internal error"}
 			}
+		}()
+		switch method {
+		case methodInitialize, methodInitialized, methodCancelled, "ping", "server/discover", "subscriptions/listen":
+			return next(ctx, method, req)
+		case methodCall:
+			if p, ok := req.GetParams().(*sdk.CallToolParamsRaw); ok {
+				ctx = context.WithValue(ctx, toolName{}, p.Name)
+				p.Name = door
+			}
+			return next(ctx, method, req)
+		case methodList:
+			result, err = next(ctx, method, req)
+			if list, ok := result.(*sdk.ListToolsResult); ok && len(list.Tools) > 0 { // not past its end
+				list.Tools = f.listed
+			}
+			return result, err
+		default: // what the SDK knows and belay declares no capability for
+			return nil, &jsonrpc.Error{Code: codeNotFound, Message: "method not found"}
 		}
 	}
 }
 
-// handler answers the calls of one tool.
-func (f *face) handler(d tool.Definition) sdk.ToolHandler {
-	hidden := hiddenArguments[d.Name]
-	return func(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
-		return f.answer(req, func(c *call) *answer {
-			if e := refuseHidden(d, hidden, c.arguments); e != nil {
-				return failed(e)
-			}
-			return f.run(ctx, d, tool.Call{ID: string(c.id), Name: d.Name, Args: c.arguments})
-		})
-	}
-}
-
-func (f *face) unknown(_ context.Context, req *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
-	return f.answer(req, func(*call) *answer { return failed(tool.NewError(tool.UnknownTool)) })
-}
-
-// answer leaves the answer with the call in flight, for the connection to write,
+// call leaves the answer with the call in flight, for the connection to write,
 // and gives the SDK its stand-in.
-func (f *face) answer(req *sdk.CallToolRequest, work func(*call) *answer) (*sdk.CallToolResult, error) {
+func (f *face) call(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 	c := f.conn.find(req.Params.Arguments)
 	if c == nil { // never: receive put its id there
 		return nil, &jsonrpc.Error{Code: codeInternal, Message: "internal error"}
 	}
-	c.answer = work(c)
+	name, _ := ctx.Value(toolName{}).(string)
+	d, known := f.tools[name]
+	if !known {
+		c.answer = failed(tool.NewError(tool.UnknownTool))
+	} else if e := refuseHidden(d, c.arguments); e != nil {
+		c.answer = failed(e)
+	} else {
+		c.answer = f.run(ctx, d, tool.Call{ID: string(c.id), Name: name, Args: c.arguments})
+	}
 	return c.answer.standIn(), nil
 }
 
