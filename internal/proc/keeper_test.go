@@ -81,6 +81,18 @@ func startHost(t *testing.T, args ...string) (c *exec.Cmd, keeper int) {
 	return c, keeper
 }
 
+func ignoresTERM(pid int) bool {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		time.Sleep(time.Second)
+		return true
+	}
+	_, rest, _ := strings.Cut(string(b), "SigIgn:\t")
+	line, _, _ := strings.Cut(rest, "\n")
+	mask, _ := strconv.ParseUint(line, 16, 64)
+	return mask&(1<<(uint(syscall.SIGTERM)-1)) != 0
+}
+
 // P4, S8: after a SIGKILL of the host everything that it owned ends, and then the keeper.
 func TestKeeperEndsAllAfterKill(t *testing.T) {
 	t.Parallel()
@@ -104,7 +116,8 @@ func TestKeeperEndsAllAfterKill(t *testing.T) {
 	for i := range lines {
 		pids = append(pids, pidIn(t, dir, "p"+strconv.Itoa(i)))
 	}
-	// A signal that is sent along does not stop the keeper.
+	// A signal that is sent along does not stop the keeper, once it has come to its first line.
+	eventually(t, "keeper", func() bool { return ignoresTERM(keeper) })
 	syscall.Kill(keeper, syscall.SIGTERM)
 	syscall.Kill(keeper, syscall.SIGHUP)
 	time.Sleep(20 * time.Millisecond)

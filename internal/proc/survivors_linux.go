@@ -45,12 +45,14 @@ func (p *Proc) survivors(want scope) ([]*member, error) {
 		session: func(sid int) bool { return sid == p.pid },
 		parents: want == everything,
 	}
+	c.foreign = otherProgram
 	if p.mark != "" {
 		c.mark = func(value []byte) bool { return string(value) == p.mark }
-		c.foreign = otherProgram
 	}
 	if want != everything && counted && last > p.pid && time.Since(p.began) < young {
 		c.from = p.pid + 1
+	} else {
+		c.born = statOf(p.pid).start
 	}
 	return c.take(last, counted)
 }
@@ -62,10 +64,12 @@ type census struct {
 	mark    func(value []byte) bool // is it one of ours; nil finds none
 	foreign func(sid int) bool      // a session that cannot hold strays; nil is none
 	parents bool                    // also strays without a mark, by their parents
-	from    int                     // the first number that can be a member; 0 means that any can
+	from    int                     // the first number that can be a member or its session; 0 means that any can
+	born    uint64                  // start time of the program, in ticks; 0 is unknown
 
 	found  []*member
 	seen   map[int]bool
+	stats  map[int]stat
 	failed error
 }
 
@@ -91,7 +95,7 @@ func (c *census) take(last int, counted bool) ([]*member, error) {
 				return c.result(true)
 			}
 			if now < last { // the numbers started over
-				c.from = 0
+				c.from, c.born = 0, statOf(c.leader).start
 				break
 			}
 			c.walk(last+1, now)
@@ -142,31 +146,43 @@ func (c *census) list() {
 		c.failed = err
 		return
 	}
+	var users []int
 	for _, pid := range pids {
-		c.look(pid)
+		if c.look(pid) {
+			users = append(users, pid)
+		}
 	}
 	if c.parents {
-		c.children(pids)
+		c.children(users)
 	}
 }
 
-// look decides about one number.
-func (c *census) look(pid int) {
+// look decides about one number, and tells whether it might still be found to be a stray.
+func (c *census) look(pid int) (maybe bool) {
 	if pid == c.leader || c.seen[pid] {
-		return
+		return false
 	}
 	sid, err := unix.Getsid(pid)
 	if err != nil || sid == 0 { // nobody, or a thread of the kernel
-		return
+		return false
 	}
 	if c.session(sid) {
 		c.open(pid, false, func() bool { s, err := unix.Getsid(pid); return err == nil && s == sid })
-		return
+		return false
 	}
-	if c.mark == nil || c.foreign != nil && c.foreign(sid) || !hasMark(pid, c.mark) {
-		return
+	// Reading an environment waits for an exec of that process, so those that cannot be strays are
+	// ruled out first: a stray's session is younger than the program.
+	if sid < c.from || c.foreign != nil && c.foreign(sid) {
+		return false
+	}
+	if c.born > 0 && c.from == 0 && c.stat(pid).start < c.born {
+		return false
+	}
+	if c.mark == nil || !hasMark(pid, c.mark) {
+		return true
 	}
 	c.open(pid, true, func() bool { return hasMark(pid, c.mark) })
+	return false
 }
 
 // otherProgram tells the sessions of other programs of this process: their leaders are
@@ -208,27 +224,37 @@ func (c *census) open(pid int, stray bool, right func() bool) {
 	c.found = append(c.found, m)
 }
 
-// children finds strays without the mark by their parents, as long as those live.
+// children finds strays without the mark by their parents, as long as those live. The zombie of
+// the program has no children any more.
 func (c *census) children(pids []int) {
-	parent := map[int]int{}
-	for _, pid := range pids {
-		if sid, err := unix.Getsid(pid); err == nil && sid != 0 && !c.session(sid) {
-			parent[pid] = parentOf(pid)
-		}
+	if len(c.found) == 0 && (c.leader == 0 || statOf(c.leader).state == 'Z') {
+		return
 	}
 	owned := func(pid int) bool { return pid == c.leader && pid != 0 || c.seen[pid] }
 	for more := true; more; {
 		more = false
-		for pid, up := range parent {
-			if c.seen[pid] || !owned(up) {
+		for _, pid := range pids {
+			if c.seen[pid] || !owned(c.stat(pid).parent) {
 				continue
 			}
 			n := len(c.found)
-			c.open(pid, true, func() bool { return owned(parentOf(pid)) })
+			c.open(pid, true, func() bool { return owned(statOf(pid).parent) })
 			more = more || len(c.found) > n
-			delete(parent, pid)
 		}
 	}
+}
+
+// stat is remembered for one census: the decision is made again by open.
+func (c *census) stat(pid int) stat {
+	x, ok := c.stats[pid]
+	if !ok {
+		if c.stats == nil {
+			c.stats = map[int]stat{}
+		}
+		x = statOf(pid)
+		c.stats[pid] = x
+	}
+	return x
 }
 
 // lastPID is the number that was given last in our namespace. It is not asked of anything but
@@ -366,39 +392,44 @@ func containsMark(b []byte, ours func(value []byte) bool) bool {
 	}
 }
 
-// statField returns a field of /proc/pid/stat by its number in proc(5), from 3 on.
-func statField(pid, field int) string {
+// stat is what /proc/pid/stat says; zero if there is no such process.
+type stat struct {
+	state  byte
+	parent int
+	start  uint64 // ticks since the boot
+}
+
+func statOf(pid int) (x stat) {
 	var buf [1024]byte
 	fd, err := unix.Open("/proc/"+strconv.Itoa(pid)+"/stat", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return ""
+		return x
 	}
 	defer unix.Close(fd)
 	n, err := ignoringEINTR(func() (int, error) { return unix.Read(fd, buf[:]) })
 	if err != nil || n <= 0 {
-		return ""
+		return x
 	}
-	// The name may hold blanks and brackets; the last bracket ends it.
+	// The name may hold blanks and brackets; the last bracket ends it. State, parent and
+	// start are the fields 3, 4 and 22 of proc(5).
 	i := bytes.LastIndexByte(buf[:n], ')')
 	f := bytes.Fields(buf[i+1 : n])
-	if i < 0 || len(f) <= field-3 {
-		return ""
+	if i < 0 || len(f) < 20 {
+		return x
 	}
-	return string(f[field-3])
+	x.state = f[0][0]
+	x.parent, _ = number(f[1])
+	x.start, _ = strconv.ParseUint(string(f[19]), 10, 64)
+	return x
 }
 
-func parentOf(pid int) int {
-	n, _ := strconv.Atoi(statField(pid, 4))
-	return n
-}
-
-// birthOf is the start time of a live process, "" of a zombie.
-func birthOf(pid int) string {
-	switch statField(pid, 3) {
-	case "Z", "X", "x", "":
-		return ""
+// birthOf is the start time of a live process, 0 of a zombie.
+func birthOf(pid int) uint64 {
+	x := statOf(pid)
+	if x.state == 'Z' || x.state == 'X' || x.state == 'x' {
+		return 0
 	}
-	return statField(pid, 22)
+	return x.start
 }
 
 func nameOf(pid int) string {
@@ -433,7 +464,7 @@ func holdMember(pid int) *member {
 
 // takenOver tells whether a number has a live process. It is asked about numbers whose own
 // process is known to have ended.
-func takenOver(pid int) bool { return birthOf(pid) != "" }
+func takenOver(pid int) bool { return birthOf(pid) != 0 }
 
 // discardOutput reads what a process writes into pipes that lost their reader, until this
 // process ends. They are known by their inode, so that a pipe between two programs is never robbed.

@@ -113,7 +113,7 @@ type member struct {
 	name  string
 	stray bool     // it left the session
 	fd    int      // pidfd, non-blocking; -1 on kernels without (before 5.3)
-	birth string   // then: start time in /proc/pid/stat, which tells a successor of the number
+	birth uint64   // then: start time, which tells a successor of the number
 	file  *os.File // fd for the poller, made by the first wait
 }
 
@@ -129,7 +129,7 @@ func (m *member) close() {
 // alive: a pidfd is readable when all threads have ended, be it a zombie or reaped.
 func (m *member) alive() bool {
 	if m.fd < 0 {
-		return m.birth != "" && birthOf(m.pid) == m.birth
+		return m.birth != 0 && birthOf(m.pid) == m.birth
 	}
 	pfd := []unix.PollFd{{Fd: int32(m.fd), Events: unix.POLLIN}}
 	n, err := ignoringEINTR(func() (int, error) { return unix.Poll(pfd, 0) })
