@@ -1,11 +1,13 @@
 package worktree
 
 import (
+	"context"
 	"crypto/sha256"
 	"errors"
 	"hash"
 	"os"
 	"testing"
+	"time"
 )
 
 func newHash() hash.Hash { return sha256.New() }
@@ -28,4 +30,14 @@ func writeAt(t testing.TB, name, text string, at int64) {
 	defer f.Close()
 	_, err = f.WriteAt([]byte(text), at)
 	must(t, err)
+}
+
+func timeout(d time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(bg, d)
+}
+
+// withoutDisk leaves out the waits for the disk where a test is about something else.
+func withoutDisk(t *Tree) {
+	t.steps.sync = func(*os.File) error { return nil }
+	t.steps.syncDir = func(*os.File) error { return nil }
 }
