@@ -1,0 +1,132 @@
+package proctool
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/charmbracelet/x/vt"
+
+	"github.com/belayhq/belay/internal/proc"
+	"github.com/belayhq/belay/internal/termtext"
+)
+
+// Bounds of a screen. The emulator takes some 3 MB a second of ordinary output;
+// output that is made to keep it busy (a character repeated a billion times, a
+// scroll in each sequence) is stopped by the others.
+const (
+	screenBytes = 256 << 10   // of the end of the output
+	screenLess  = 16 << 10    // of it, where all of that takes too long
+	screenTime  = time.Second // for one try
+	screenPiece = 512         // bytes between two looks at the clock
+	screenParam = 1000        // largest number in a control sequence: no screen is larger
+	maxCols     = 500         // of a terminal: each cell of the screen costs memory, and a scroll costs time
+	maxRows     = 200
+)
+
+// A screen is what a terminal shows.
+type screen struct {
+	text     string // row by row, without the blanks at their ends and empty rows at the end
+	row, col int    // of the cursor, from 0
+}
+
+var (
+	errEmulator   = errors.New("the terminal emulator failed")
+	errScreenTime = errors.New("the screen takes too long to build")
+)
+
+// render shows output on an emulated terminal of a size. The emulator is thrown
+// away afterwards, and with it what it would answer to queries in the output: an
+// answer would be input that nobody approved.
+func render(output []byte, size proc.Size) (s screen, err error) {
+	defer func() {
+		// The output is anybody's: a fault of the emulator on it is no fault of belay.
+		if recover() != nil {
+			s, err = screen{}, errEmulator
+		}
+	}()
+	e := vt.NewEmulator(size.Cols, size.Rows)
+	e.SetScrollbackSize(0)
+	drained := make(chan struct{})
+	go func() { // its answers block it until they are read
+		defer close(drained)
+		_, _ = io.Copy(io.Discard, e)
+	}()
+	defer func() {
+		_ = e.Close()
+		<-drained
+	}()
+	output = clampParams(output)
+	for began := time.Now(); len(output) > 0; {
+		n := min(screenPiece, len(output))
+		if _, err := e.Write(output[:n]); err != nil {
+			return screen{}, errEmulator
+		}
+		output = output[n:]
+		if time.Since(began) > screenTime {
+			return screen{}, errScreenTime
+		}
+	}
+
+	var rows []string
+	for y := range size.Rows {
+		var row strings.Builder
+		for x := 0; x < size.Cols; {
+			c := e.CellAt(x, y)
+			if c == nil || c.Content == "" {
+				row.WriteByte(' ')
+				x++
+				continue
+			}
+			row.WriteString(c.Content)
+			x += max(c.Width, 1)
+		}
+		rows = append(rows, strings.TrimRight(row.String(), " "))
+	}
+	for len(rows) > 0 && rows[len(rows)-1] == "" {
+		rows = rows[:len(rows)-1]
+	}
+	at := e.CursorPosition()
+	return screen{text: string(termtext.Clean([]byte(strings.Join(rows, "\n")))), row: at.Y, col: at.X}, nil
+}
+
+// clampParams is output with the numbers in its control sequences held to
+// screenParam.
+func clampParams(output []byte) []byte {
+	out := make([]byte, 0, len(output))
+	for i := 0; i < len(output); {
+		intro := 0
+		switch {
+		case bytes.HasPrefix(output[i:], []byte("\x1b[")), bytes.HasPrefix(output[i:], []byte("\u009b")):
+			intro = 2
+		default:
+			out = append(out, output[i])
+			i++
+			continue
+		}
+		out = append(out, output[i:i+intro]...)
+		i += intro
+		for i < len(output) && output[i] >= '0' && output[i] <= '?' { // numbers and what separates them
+			n, value := i, 0
+			for n < len(output) && output[n] >= '0' && output[n] <= '9' {
+				value = min(value*10+int(output[n]-'0'), screenParam)
+				n++
+			}
+			if n > i {
+				out = strconv.AppendInt(out, int64(value), 10)
+				i = n
+				continue
+			}
+			out = append(out, output[i])
+			i++
+		}
+	}
+	return out
+}
+
+// afterReset is where what a terminal was told before does not matter any more: at
+// its last full reset, or -1.
+func afterReset(output []byte) int { return strings.LastIndex(string(output), "\x1bc") }
