@@ -5,11 +5,12 @@ import "time"
 // endLeftovers cleans up after a program that exited by itself: what stayed in the
 // session is ended, what left it is only named (S2, S8).
 func (p *Proc) endLeftovers() {
-	found, err := p.survivors(sessionAndMarked)
+	until := time.Now().Add(proofTime)
+	found, err := p.look(sessionAndMarked, until)
 	if inside, _ := split(found); len(inside) > 0 {
 		p.settle(inside)
 		closeMembers(found)
-		found, err = p.survivors(sessionAndMarked)
+		found, err = p.look(sessionAndMarked, until)
 	}
 	inside, outside := split(found)
 	if len(inside) == 0 {
@@ -120,14 +121,11 @@ func (p *Proc) endOwned(first Signal, strays bool) (left []*member, proven bool)
 			// All that were told are gone. Look again: something may have been on its way.
 			list, err := p.survivors(want)
 			rest := ours(list)
-			if len(rest) == 0 && err == nil {
-				if strays {
-					return nil, true
-				}
-				break // the last look below names the strays
+			if len(rest) == 0 && err == nil && strays {
+				return nil, true
 			}
 			if len(rest) == 0 {
-				break
+				break // the look below names the strays, or goes on looking
 			}
 			for _, m := range rest {
 				tell(m)
@@ -138,20 +136,18 @@ func (p *Proc) endOwned(first Signal, strays bool) (left []*member, proven bool)
 	// KILL, look again, until there is nothing or the time is up. Killing the group is one
 	// step for the kernel: a member that is forking does not slip through.
 	giveUp := time.Now().Add(proofTime)
-	for {
+	for killed := false; ; killed = true {
 		gone := p.isGone() // before the list: while the program lives it can add to it
 		list, err := p.survivors(want)
 		list = merge(list, told)
 		told = nil
-		if gone {
-			rest := list
-			if !strays {
-				rest, _ = split(list)
+		rest := 0
+		for _, m := range list {
+			if strays || !m.stray {
+				rest++
 			}
-			if len(rest) == 0 || !time.Now().Before(giveUp) {
-				return list, err == nil
-			}
-		} else if !time.Now().Before(giveUp) {
+		}
+		if gone && rest == 0 && err != errBusy || killed && !time.Now().Before(giveUp) {
 			return list, err == nil
 		}
 		p.sendGroup(KILL)
@@ -251,6 +247,7 @@ next:
 		if m.alive() {
 			list = append(list, m)
 		} else {
+			m.bury()
 			m.close()
 		}
 	}
@@ -279,6 +276,7 @@ func members(list []*member) []Member {
 
 func closeMembers(list []*member) {
 	for _, m := range list {
+		m.bury()
 		m.close()
 	}
 }

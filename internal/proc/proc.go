@@ -89,8 +89,9 @@ func (p *Proc) PID() int { return p.pid }
 func (p *Proc) Exited() <-chan struct{} { return p.exited }
 
 // Done is closed when the end is complete: the direct child has ended, its output was
-// delivered, its leftovers are ended or known. It comes within about 4.5 s after Exited and within about
-// 4.5 s after the grace of End, even if the child cannot be killed.
+// delivered, its leftovers are ended or known. It always comes: usually at once after Exited, within about 5 s after
+// the grace of End even if the child cannot be killed, and within 8 s after Exited on a system that
+// forks so fast that it cannot be looked at.
 func (p *Proc) Done() <-chan struct{} { return p.done }
 
 // Exit is valid after Done is closed, and zero before.

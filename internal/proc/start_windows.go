@@ -383,6 +383,8 @@ func (m *member) close() {
 	}
 }
 
+func (m *member) bury() {}
+
 func (m *member) alive() bool {
 	e, err := windows.WaitForSingleObject(m.process, 0)
 	return err == nil && e == uint32(windows.WAIT_TIMEOUT)

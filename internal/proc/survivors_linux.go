@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 	"unsafe"
 
@@ -22,9 +23,21 @@ const (
 )
 
 // young bounds the age up to which the numbers given since the start are taken as one
-// rising run. A system gives at least 32768 numbers before it starts over; that many forks take
-// it seconds.
-const young = 100 * time.Millisecond
+// rising run: a system with at least usualNumbers forks for longer before it starts over. The same holds for the time of one look.
+const (
+	young        = 100 * time.Millisecond
+	usualNumbers = 32768
+)
+
+// rising tells whether numbers are that many. If not, only lists are believed.
+var rising = sync.OnceValue(func() bool {
+	b, err := os.ReadFile("/proc/sys/kernel/pid_max")
+	if err != nil {
+		return false
+	}
+	n, ok := number(bytes.TrimSpace(b))
+	return ok && n >= usualNumbers
+})
 
 // survivors lists what is alive of what p owns, the program itself left out. An error means that
 // the list may be incomplete.
@@ -49,7 +62,7 @@ func (p *Proc) survivors(want scope) ([]*member, error) {
 	if p.mark != "" {
 		c.mark = func(value []byte) bool { return string(value) == p.mark }
 	}
-	if want != everything && counted && last > p.pid && time.Since(p.began) < young {
+	if want != everything && counted && rising() && last > p.pid && time.Since(p.began) < young {
 		c.from = p.pid + 1
 	} else {
 		c.born = statOf(p.pid).start
@@ -71,6 +84,9 @@ type census struct {
 	seen   map[int]bool
 	stats  map[int]stat
 	failed error
+
+	fresh    bool         // what is walked now was forked during the look
+	adopters map[int]bool // see mayBeChild
 }
 
 // take makes the list. last is the number given last, known if counted.
@@ -79,8 +95,13 @@ type census struct {
 // children have higher numbers, that is, they come later. What was forked
 // during the walk is walked after it, until no number was given meanwhile.
 func (c *census) take(last int, counted bool) ([]*member, error) {
-	const rounds = 50 // a machine that forks without pause: then the list is what was seen
+	const rounds = 50
+	began := time.Now()
 	for range rounds {
+		if time.Since(began) > lookTime { // a machine that forks without pause: then the list is what was seen
+			return c.result(errBusy)
+		}
+		c.fresh = false
 		if c.from > 0 {
 			c.walk(c.from, last)
 		} else {
@@ -89,37 +110,45 @@ func (c *census) take(last int, counted bool) ([]*member, error) {
 		for range rounds {
 			now, ok := lastPID()
 			if !ok || !counted {
-				return c.result(c.twice())
+				if c.twice() {
+					return c.result(nil)
+				}
+				return c.result(errBusy)
 			}
 			if now == last {
-				return c.result(true)
+				return c.result(nil)
 			}
-			if now < last { // the numbers started over
+			if now < last || !rising() { // the numbers started over
 				c.from, c.born = 0, statOf(c.leader).start
 				break
 			}
+			c.fresh = true
 			c.walk(last+1, now)
 			last = now
 		}
 		last, counted = lastPID()
 	}
-	return c.result(false)
+	return c.result(errBusy)
 }
 
+// lookTime bounds one look. It is a small part of the time for the proof.
+const lookTime = 100 * time.Millisecond
+
 // result closes what died meanwhile: a list of the living.
-func (c *census) result(complete bool) ([]*member, error) {
+func (c *census) result(err error) ([]*member, error) {
 	list := c.found[:0]
 	for _, m := range c.found {
 		if m.alive() {
 			list = append(list, m)
 		} else {
+			m.bury()
 			m.close()
 		}
 	}
-	if !complete && c.failed == nil {
-		c.failed = errIncomplete
+	if c.failed != nil {
+		err = c.failed
 	}
-	return list, c.failed
+	return list, err
 }
 
 // twice is for systems that do not tell the last number: a second look that finds nothing new.
@@ -178,11 +207,24 @@ func (c *census) look(pid int) (maybe bool) {
 	if c.born > 0 && c.from == 0 && c.stat(pid).start < c.born {
 		return false
 	}
-	if c.mark == nil || !hasMark(pid, c.mark) {
+	if c.mark == nil || c.fresh && !c.mayBeChild(pid) || !hasMark(pid, c.mark) {
 		return true
 	}
 	c.open(pid, true, func() bool { return hasMark(pid, c.mark) })
 	return false
+}
+
+// mayBeChild rules out what was forked during the look by somebody that is not ours: its parent
+// is alive, was looked at before it, and is not one to whom orphans come, which are our own ancestors.
+func (c *census) mayBeChild(pid int) bool {
+	if c.adopters == nil {
+		c.adopters = map[int]bool{1: true}
+		for up := os.Getpid(); up > 1 && !c.adopters[up]; up = statOf(up).parent {
+			c.adopters[up] = true
+		}
+	}
+	parent := statOf(pid).parent
+	return parent == c.leader || c.seen[parent] || c.adopters[parent]
 }
 
 // otherProgram tells the sessions of other programs of this process: their leaders are
@@ -212,7 +254,12 @@ func (c *census) open(pid int, stray bool, right func() bool) {
 		c.failed = errIncomplete
 		return
 	}
-	if !right() || !m.alive() {
+	if !right() {
+		m.close()
+		return
+	}
+	if !m.alive() {
+		m.bury()
 		m.close()
 		return
 	}

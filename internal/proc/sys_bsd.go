@@ -131,6 +131,8 @@ type member struct {
 
 func (m *member) close() {}
 
+func (m *member) bury() {} // orphans are not adopted by a program here
+
 func (m *member) alive() bool {
 	x, ok := processOf(m.pid)
 	return ok && x.birth == m.birth && m.birth != 0
@@ -192,7 +194,7 @@ func sessionMembers(ours func(sid int) bool, leader int) ([]*member, error) {
 		}
 		last = found
 	}
-	return last, errIncomplete
+	return last, errBusy
 }
 
 func sameMembers(a, b []*member) bool {

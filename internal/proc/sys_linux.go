@@ -126,6 +126,14 @@ func (m *member) close() {
 	m.fd, m.file = -1, nil
 }
 
+// bury reaps a dead member whose parent ended before it, where orphans come to this process: nobody
+// else would. It is asked for by its handle, so that no other child is ever taken.
+func (m *member) bury() {
+	if m.fd >= 0 && adoptive() {
+		unix.Waitid(unix.P_PIDFD, m.fd, nil, unix.WEXITED|unix.WNOHANG, nil)
+	}
+}
+
 // alive: a pidfd is readable when all threads have ended, be it a zombie or reaped.
 func (m *member) alive() bool {
 	if m.fd < 0 {

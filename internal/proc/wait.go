@@ -8,6 +8,21 @@ import (
 // errIncomplete says that the list of members could not be made, or not completely.
 var errIncomplete = errors.New("proc: the processes of this system could not be listed")
 
+// errBusy says that the system forked too fast for one look to be complete. Another one may be.
+var errBusy = errors.New("proc: the processes of this system changed during the look")
+
+// look is survivors, again while the system is too busy for a complete answer, until the time is up.
+func (p *Proc) look(want scope, until time.Time) ([]*member, error) {
+	for {
+		list, err := p.survivors(want)
+		if err != errBusy || len(list) > 0 || !time.Now().Before(until) {
+			return list, err
+		}
+		closeMembers(list)
+		time.Sleep(time.Millisecond)
+	}
+}
+
 func (p *Proc) setWake(f func()) {
 	p.mu.Lock()
 	p.wake = f

@@ -1,0 +1,307 @@
+package proc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// The whole suite once more as an ordinary user, where this one is root.
+func TestAsOrdinaryUser(t *testing.T) {
+	if os.Getuid() != 0 || os.Getenv("BELAY_PROC_TEST_USER") != "" {
+		t.Skip("is one")
+	}
+	if testing.Short() {
+		t.Skip("short")
+	}
+	t.Parallel()
+	dir, err := os.MkdirTemp("", "procuser")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	os.Chmod(dir, 0o777)
+	self, _ := os.Executable()
+	bin := filepath.Join(dir, "proc.test")
+	copyFile(t, self, bin, 0o755)
+	tmp := filepath.Join(dir, "tmp")
+	os.Mkdir(tmp, 0o777)
+	os.Chmod(tmp, 0o777)
+	c := exec.Command(bin, "-test.parallel=4", "-test.timeout=120s", "-test.skip=TestNoSurvivorIsMissedWhileForking|TestTerminalOutputIsComplete|TestSoak")
+	c.Dir = dir
+	c.Env = append(os.Environ(), "BELAY_PROC_TEST_USER=1", "TMPDIR="+tmp, "HOME="+tmp)
+	c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}, Setsid: true}
+	if out, err := c.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+func copyFile(t testing.TB, from, to string, mode os.FileMode) {
+	t.Helper()
+	in, err := os.Open(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	// No fork may hold the descriptor while it is open for writing.
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, mode)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(out, in); err != nil {
+		t.Fatal(err)
+	}
+	if err := out.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(to, mode); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func init() {
+	helpers["become-root"] = func([]string) { // in a copy with the set-uid bit
+		syscall.Setuid(0)
+		fmt.Println("up")
+		time.Sleep(20 * time.Second)
+	}
+	helpers["own-root"] = func(args []string) { // as an ordinary user: starts one that it cannot kill
+		for _, argv := range [][]string{{args[0], "helper:become-root"}, {"/bin/sh", "-c", args[0] + " helper:become-root & read x; exit 3"}} {
+			up := make(chan bool, 1)
+			p, err := Start(context.Background(), Spec{Path: argv[0], Argv: argv, Env: os.Environ(), Dir: "/", OpenStdin: true, Mark: "x", Output: func(Stream, []byte) { up <- true }})
+			if err != nil {
+				fmt.Println(err)
+				return
+			}
+			<-up
+			began := time.Now()
+			if argv[0] == "/bin/sh" {
+				p.Write(context.Background(), []byte("\n"))
+			} else {
+				p.End(TERM, 0)
+			}
+			<-p.Done()
+			e := p.Exit()
+			fmt.Println(e.Code, e.Signal, e.Cleaned, len(e.Ended), len(e.Left), time.Since(began) < 15*time.Second)
+			for _, m := range e.Left {
+				fmt.Println("left", m.PID, m.PID == p.PID())
+			}
+		}
+	}
+}
+
+// S5, S6: what cannot be ended is told in bounded time, and nothing is claimed.
+func TestWhatCannotBeEndedIsTold(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root to make a set-uid program")
+	}
+	t.Parallel()
+	dir, err := os.MkdirTemp("", "procroot")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	os.Chmod(dir, 0o755)
+	self, _ := os.Executable()
+	bin, root := filepath.Join(dir, "proc.test"), filepath.Join(dir, "root.test")
+	copyFile(t, self, bin, 0o755)
+	copyFile(t, self, root, 0o755|os.ModeSetuid)
+	c := exec.Command(bin, "helper:own-root", root)
+	c.Env = testEnv("none")
+	c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	out, err := c.CombinedOutput()
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+	if len(lines) == 4 {
+		for _, l := range []string{lines[1], lines[3]} {
+			f := strings.Fields(l)
+			pid, _ := strconv.Atoi(f[1])
+			defer sweep(t, pid)
+		}
+	}
+	if len(lines) != 4 || lines[0] != "-1  false 0 1 true" || !strings.HasSuffix(lines[1], "true") || lines[2] != "3  false 0 1 true" || !strings.HasSuffix(lines[3], "false") {
+		t.Errorf("%q", lines)
+	}
+}
+
+// A program file that a fork in passing holds open for writing is tried again (ETXTBSY), and
+// not for ever.
+func TestBusyProgram(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	bin := filepath.Join(dir, "true")
+	src, err := Look("true", "/", os.Environ())
+	if err != nil {
+		t.Skip(err)
+	}
+	copyFile(t, src, bin, 0o755)
+	f, err := os.OpenFile(bin, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, _ := command(t, "true")
+	s.Path = bin
+	tries := 0
+	s.Before = func() error {
+		if tries++; tries == 3 {
+			f.Close()
+		}
+		return nil
+	}
+	if e := run(t, s); e.Code != 0 || tries != 3 {
+		// Another fork of this process may hold the copy for a moment longer.
+		if e.Code != 0 || tries < 3 {
+			t.Errorf("%+v after %d", e, tries)
+		}
+	}
+	f, err = os.OpenFile(bin, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	s.Before = nil
+	var se *StartError
+	if _, err := Start(context.Background(), s); !errors.As(err, &se) || se.Reason != Busy {
+		t.Errorf("%v", err)
+	}
+}
+
+// Sleeping sessions cost no threads and no buffers.
+func TestSleepingSessionsAreCheap(t *testing.T) {
+	threads := func() int {
+		d, _ := os.ReadDir("/proc/self/task")
+		return len(d)
+	}
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	n := threads()
+	var all []*Proc
+	for range 100 {
+		s, _ := command(t, "sleep", "300")
+		all = append(all, start(t, s))
+	}
+	time.Sleep(100 * time.Millisecond)
+	if m := threads(); m > n+10 {
+		t.Errorf("%d threads before, %d now", n, m)
+	}
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	if grown := int64(after.HeapAlloc) - int64(before.HeapAlloc); grown > 4<<20 {
+		t.Errorf("heap grew by %d KB", grown>>10)
+	}
+	var wg sync.WaitGroup
+	for _, p := range all {
+		wg.Go(func() { p.End(TERM, time.Second); <-p.Done() })
+	}
+	wg.Wait()
+}
+
+// numbers runs in a namespace of processes that has few numbers, so that they start over all the time.
+func init() {
+	helpers["few-numbers"] = func(args []string) {
+		die := func(what string, err error) {
+			fmt.Println("cannot:", what, err)
+			os.Exit(9)
+		}
+		if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+			die("private", err)
+		}
+		if err := unix.Mount("proc", "/proc", "proc", 0, ""); err != nil {
+			die("proc", err)
+		}
+		if err := os.WriteFile("/proc/sys/kernel/pid_max", []byte("360"), 0); err != nil {
+			die("pid_max", err)
+		}
+		by := exec.Command("setsid", "sleep", "300")
+		if err := by.Start(); err != nil {
+			die("bystander", err)
+		}
+		rounds, _ := strconv.Atoi(args[0])
+		bad := 0
+		for i := range rounds {
+			mark := fmt.Sprintf("few.%d", i)
+			line := "(sleep 300 &) >/dev/null 2>&1; true | true; exit 4"
+			if i%3 == 0 {
+				line = "(setsid sleep 300 &) >/dev/null 2>&1; (sleep 300 &); sleep 0.01; exit 4"
+			}
+			p, err := Start(context.Background(), Spec{Path: "/bin/sh", Argv: []string{"sh", "-c", line}, Dir: "/", Env: append(testEnv(mark), "BELAY_SESSION="+mark), Mark: mark})
+			if err != nil {
+				die("start", err)
+			}
+			<-p.Done()
+			e := p.Exit()
+			left := map[int]bool{}
+			for _, m := range e.Left {
+				left[m.PID] = true
+			}
+			for _, pid := range marked(mark) {
+				if !left[pid] {
+					bad++
+					fmt.Printf("round %d: %d alive and not told: %+v\n", i, pid, e)
+				}
+				unix.Kill(pid, unix.SIGKILL)
+			}
+			for { // number 1 reaps the strays; nothing else is a child now but the bystander
+				if pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil); err != nil || pid <= 0 {
+					break
+				}
+			}
+			if e.Code != 4 || !e.Cleaned {
+				bad++
+				fmt.Printf("round %d: %+v\n", i, e)
+			}
+		}
+		if !alive(by.Process.Pid) {
+			bad++
+			fmt.Println("the bystander was hit")
+		}
+		by.Process.Kill()
+		if bad > 0 {
+			os.Exit(1)
+		}
+		fmt.Println("good")
+	}
+}
+
+// SH-13: in a small space of numbers, where each is used again at once, nobody else is
+// hit and nothing is missed. This process is also number 1 there, to which orphans come.
+func TestFewNumbers(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root for a namespace of processes")
+	}
+	t.Parallel()
+	rounds := 30
+	if long() {
+		rounds = 5000
+	}
+	self, _ := os.Executable()
+	c := exec.Command(self, "helper:few-numbers", strconv.Itoa(rounds))
+	c.Env = append(os.Environ(), "BELAY_PROC_TEST_MARK="+testMark)
+	c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS}
+	out, err := c.CombinedOutput()
+	if c.ProcessState == nil || c.ProcessState.ExitCode() == 9 {
+		t.Skipf("%s", out)
+	}
+	if err != nil || !strings.Contains(string(out), "good") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
