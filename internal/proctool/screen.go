@@ -94,7 +94,7 @@ func render(output []byte, size proc.Size) (s screen, err error) {
 }
 
 // clampParams is output with the numbers in its control sequences held to
-// screenParam.
+// screenParam. Those of private modes (CSI ?) are names, not counts.
 func clampParams(output []byte) []byte {
 	out := make([]byte, 0, len(output))
 	for i := 0; i < len(output); {
@@ -109,6 +109,9 @@ func clampParams(output []byte) []byte {
 		}
 		out = append(out, output[i:i+intro]...)
 		i += intro
+		if i < len(output) && output[i] == '?' {
+			continue
+		}
 		for i < len(output) && output[i] >= '0' && output[i] <= '?' { // numbers and what separates them
 			n, value := i, 0
 			for n < len(output) && output[n] >= '0' && output[n] <= '9' {
