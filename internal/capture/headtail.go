@@ -21,8 +21,8 @@ func NewHeadTail(limit int) *HeadTail {
 
 // Write takes the next bytes of the stream. It never fails.
 func (h *HeadTail) Write(p []byte) (int, error) {
-	if room := h.headLimit - len(h.head); room > 0 {
-		h.head = append(h.head, p[:min(room, len(p))]...)
+	if n := min(len(p), h.headLimit-len(h.head)); n > 0 {
+		h.head = append(grow(h.head, len(h.head)+n, h.headLimit), p[:n]...)
 	}
 	return h.tail.Write(p)
 }
@@ -41,8 +41,9 @@ type Cut struct {
 
 // Cut gives the head and the tail that fit into budget bytes together, cut
 // between characters where the stream is UTF-8, and between lines where that
-// costs little. before bounds Cut.Before.
+// costs little. before bounds Cut.Before. The slices are the caller's own.
 func (h *HeadTail) Cut(budget, before int) Cut {
+	budget = max(budget, 0)
 	total := h.Total()
 	if total <= int64(budget) {
 		if whole := h.append(nil, 0, total); int64(len(whole)) == total {
@@ -94,10 +95,11 @@ func EndOfPart(b []byte) int {
 // StartOfPart is where to start in a part of UTF-8 text that was cut off at its
 // front: at its first whole character.
 func StartOfPart(b []byte) int {
-	for i := 0; i < len(b) && i < utf8.UTFMax; i++ {
-		if utf8.RuneStart(b[i]) {
-			return i
+	n := 0
+	for n < len(b) && !utf8.RuneStart(b[n]) {
+		if n++; n == utf8.UTFMax { // more than a character has: no UTF-8
+			return 0
 		}
 	}
-	return 0
+	return n
 }

@@ -27,7 +27,7 @@ func (t *Tail) Write(p []byte) (int, error) {
 		p = p[n-t.limit:]
 	}
 	if need := int(min(int64(t.limit), t.end+int64(len(p)))); len(t.ring) < need {
-		t.ring = append(t.ring, make([]byte, need-len(t.ring))...)
+		t.ring = grow(t.ring, need, t.limit)[:need]
 	}
 	for len(p) > 0 {
 		k := copy(t.ring[t.end%int64(t.limit):], p)
@@ -47,4 +47,15 @@ func (t *Tail) AppendRange(dst []byte, from, to int64) []byte {
 		from += int64(len(b))
 	}
 	return dst
+}
+
+// grow makes room for n bytes: at least doubled, so that small writes cost no
+// more than big ones, but never beyond limit, as append would.
+func grow(b []byte, n, limit int) []byte {
+	if n <= cap(b) {
+		return b
+	}
+	bigger := make([]byte, len(b), min(limit, max(n, 2*cap(b), 512)))
+	copy(bigger, b)
+	return bigger
 }

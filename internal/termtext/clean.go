@@ -31,7 +31,9 @@ import (
 // It can be longer than the source, where cursor jumps leave gaps and where
 // hidden characters are spelled out: bound the result, not the source.
 //
-// The zero value is ready. It keeps less than 2 KiB between lines.
+// The zero value is ready. A Cleaner keeps less than 8 KiB between lines and
+// nothing at all after Flush or Skip: it may then be copied, and both go on from
+// there on their own.
 type Cleaner struct {
 	dec    Decoder
 	parser parser
@@ -76,7 +78,7 @@ func (c *Cleaner) Skip(src []byte) {
 	for _, r := range string(c.dec.Decode(nil, src)) {
 		c.parser.next(r)
 	}
-	c.line.reset()
+	c.line = line{}
 }
 
 // Clean is a Cleaner for a text that is there as a whole.

@@ -156,6 +156,20 @@ func TestP5_FlushKeepsTheParserState(t *testing.T) {
 	}
 }
 
+// A poll may be rendered several times from where the last one ended.
+func TestFlushedCleanerMayBeCopied(t *testing.T) {
+	t.Parallel()
+	var c Cleaner
+	c.Flush(c.Append(nil, []byte("some text, edited\rSOME\u200b \x1b]0;ti")))
+	a, b := c, c
+	x := a.Append(nil, []byte("tle\aone"))
+	y := b.Append(nil, []byte("tle\atwo\r\r"))
+	x, y = a.Append(x, []byte(" 1\r1\n")), b.Append(y, []byte("2\n"))
+	if string(x) != "1ne 1\n" || string(y) != "2wo\n" {
+		t.Fatalf("%q, %q", x, y)
+	}
+}
+
 func TestSkipExposesNoPayload(t *testing.T) {
 	t.Parallel()
 	stream := "line\x1b]52;c;c2VjcmV0\abehind\x1b[31;1mred\nend\n"

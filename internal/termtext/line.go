@@ -59,14 +59,17 @@ func (l *line) untouched() bool { return !l.edited && !l.cr && l.empty() }
 
 // reset begins a line.
 func (l *line) reset() {
-	text, cells := l.text[:0], l.cells[:0]
+	text, cells, head := l.text[:0], l.cells[:0], l.head[:0]
 	if cap(text) > 1<<10 { // an idle stream should not keep what one long line needed
 		text = nil
 	}
 	if cap(cells) > 1<<8 {
 		cells = nil
 	}
-	*l = line{text: text, cells: cells, head: l.head[:0]}
+	if cap(head) > 1<<8 {
+		head = nil
+	}
+	*l = line{text: text, cells: cells, head: head}
 }
 
 // end ends the line.
@@ -76,14 +79,15 @@ func (l *line) end(dst []byte) []byte {
 	return append(dst, '\n')
 }
 
-// flush gives the line as it stands and begins an empty one.
+// flush gives the line as it stands and begins an empty one, without memory that
+// a copy of the Cleaner would share.
 func (l *line) flush(dst []byte) []byte {
 	keep := l.col // blanks before the cursor are meant: a prompt ends in one
 	if l.cr {
 		keep = 0
 	}
 	dst = l.render(dst, keep)
-	l.reset()
+	*l = line{}
 	return dst
 }
 
