@@ -16,6 +16,7 @@ const (
 	Busy                              // the program file is being written, for longer than a fork in passing explains
 	Resources                         // no process, memory or descriptor to be had
 	NoTerminal                        // no pseudo-terminal to be had (P3)
+	NoSystem                          // processes cannot be owned on this system
 	IO                                // anything else
 )
 
@@ -41,6 +42,8 @@ func (r Reason) String() string {
 		return "resources"
 	case NoTerminal:
 		return "no_terminal"
+	case NoSystem:
+		return "no_system"
 	}
 	return "io"
 }

@@ -433,7 +433,9 @@ func (p *Proc) survivors(scope) ([]*member, error) {
 		var in int32
 		r, _, _ := procIsProcessInJob.Call(uintptr(h), uintptr(p.sys.job), uintptr(unsafe.Pointer(&in)))
 		m := &member{pid: pid, process: h, name: imageName(h)}
-		if r != 0 && in == 0 || !m.alive() { // the number went to somebody else, or it ended
+		// The console that the system runs for a program can be in the job. It ends with its last program and is nobody's descendant.
+		host := strings.EqualFold(m.name, "conhost.exe")
+		if host || r != 0 && in == 0 || !m.alive() { // the number went to somebody else, or it ended
 			m.close()
 			continue
 		}
