@@ -179,6 +179,10 @@ func (c *conn) receive(line []byte) jsonrpc.Message {
 		c.refuse(nil, &refusal{codeInvalidRequest, "an id is a string or a number, of at most 512 bytes"})
 		return nil
 	}
+	if strings.HasPrefix(method, "notifications/") { // the SDK would heed a cancellation before it refuses it
+		c.refuse(m.id, &refusal{codeInvalidRequest, "a notification has no id"})
+		return nil
+	}
 	if m.params != nil && m.params[0] != '{' {
 		c.refuse(m.id, &refusal{codeInvalidParams, "the params are an object"})
 		return nil

@@ -44,7 +44,7 @@ func TestCallsInFlightAreCancelled(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newSuite()
-			p := newPeer(t, s).hello()
+			p := newPeerIn(t, s, bounds{chance: time.Millisecond, windUp: hang}).hello()
 			p.send(callOf("1", "shell", `{}`))
 			s.began(t)
 			end(p)
@@ -80,7 +80,7 @@ func TestAStuckCallDoesNotHoldTheServer(t *testing.T) {
 	s := newSuite()
 	done := make(chan error, 1)
 	s.onCall = func(err error) { done <- err }
-	p := newPeer(t, s).hello()
+	p := newPeerIn(t, s, inService).hello()
 	p.send(callOf("1", "exec_wait", `{}`))
 	s.began(t)
 	p.in.Close()
@@ -119,7 +119,7 @@ func TestClosedOutputEndsTheServer(t *testing.T) {
 func TestAFullOutputDoesNotHoldTheServer(t *testing.T) {
 	t.Parallel()
 	s := newSuite()
-	p := newPeer(t, s).hello()
+	p := newPeerIn(t, s, inService).hello()
 	large := strings.Repeat("x", 300_000)
 	p.send(callOf("1", "write_stdin", `{"text":"`+large+`"}`), callOf("2", "shell", `{}`))
 	s.began(t)

@@ -47,6 +47,8 @@ func TestLines(t *testing.T) {
 					for _, b := range []byte(text + "\n") {
 						p.write(string(b))
 					}
+				case ">release":
+					close(p.suite.release)
 				case ">end":
 					p.in.Close()
 				case "<":

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 		signal.Ignore(syscall.SIGPIPE) // as the program does
 		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 		defer stop()
-		if err := Serve(ctx, newSuite(), Config{Version: "1.2.3"}, os.Stdin, os.Stdout); err != nil {
+		if err := serve(ctx, newSuite(), Config{Version: "1.2.3"}, os.Stdin, os.Stdout, bounds{chance: patient.chance, windUp: inService.windUp}); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}

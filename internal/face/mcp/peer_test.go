@@ -26,22 +26,31 @@ type peer struct {
 	stop   context.CancelFunc
 }
 
+// patient bounds are for what the machine is too busy to do in time of service.
+var patient = bounds{chance: hang / 2, windUp: hang / 2}
+
 // newPeer starts a server; the test ends with it gone.
-func newPeer(t *testing.T, s *suite) *peer {
+func newPeer(t *testing.T, s Suite) *peer {
+	t.Helper()
+	return newPeerIn(t, s, patient)
+}
+
+func newPeerIn(t *testing.T, s Suite, b bounds) *peer {
 	t.Helper()
 	inR, inW := pipe(t)
 	outR, outW := pipe(t)
 	ctx, stop := context.WithCancel(context.Background())
-	p := &peer{t: t, suite: s, in: inW, out: outR, lines: bufio.NewReader(outR), served: make(chan error, 1), stop: stop}
+	own, _ := s.(*suite)
+	p := &peer{t: t, suite: own, in: inW, out: outR, lines: bufio.NewReader(outR), served: make(chan error, 1), stop: stop}
 	go func() {
-		err := Serve(ctx, s, Config{Version: "1.2.3"}, inR, outW)
+		err := serve(ctx, s, Config{Version: "1.2.3"}, inR, outW, b)
 		outW.Close()
 		p.served <- err
 	}()
 	t.Cleanup(func() {
-		inW.Close()
-		p.gone()
 		stop()
+		p.gone()
+		inW.Close()
 		outR.Close()
 	})
 	return p

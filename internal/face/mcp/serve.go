@@ -40,15 +40,19 @@ type Config struct {
 	Version string // of belay
 }
 
-const (
+// bounds are how long an end may take.
+type bounds struct {
 	// chance is how long requests that were read may go on after the end of the
-	// input. It lets `printf … | belay mcp` print its answers, and leaves of the
-	// 400 ms in which the program has to be gone enough to end what still runs.
-	chance = 200 * time.Millisecond
-	// windUp is how long calls that were cancelled may take to answer. Claude
-	// Code kills a server 450 ms after it told it to go.
-	windUp = 150 * time.Millisecond
-)
+	// input.
+	chance time.Duration
+	// windUp is how long calls that were cancelled may take to answer.
+	windUp time.Duration
+}
+
+// With these `printf … | belay mcp` prints its answers, the program is gone
+// 400 ms after the end of its input, and a client that kills a server 450 ms
+// after it told it to go, as Claude Code does, finds it gone.
+var inService = bounds{chance: 200 * time.Millisecond, windUp: 150 * time.Millisecond}
 
 // Serve serves one client. It returns nil when the input has ended, ctx is done,
 // or the output is gone; an error only where it could not start.
@@ -64,6 +68,10 @@ const (
 // it writes nothing any more. A write to out that fails with EPIPE ends the
 // server; whether SIGPIPE ends the program before that is up to the program.
 func Serve(ctx context.Context, suite Suite, c Config, in io.ReadCloser, out io.Writer) error {
+	return serve(ctx, suite, c, in, out, inService)
+}
+
+func serve(ctx context.Context, suite Suite, c Config, in io.ReadCloser, out io.Writer, b bounds) error {
 	conn := newConn(in, out)
 	defer conn.Close()
 	calls, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -75,9 +83,9 @@ func Serve(ctx context.Context, suite Suite, c Config, in io.ReadCloser, out io.
 	case <-ctx.Done():
 	case <-conn.broken.ch:
 	case <-conn.ended.ch:
-		conn.drain(chance, ctx.Done(), conn.broken.ch)
+		conn.drain(b.chance, ctx.Done(), conn.broken.ch)
 	}
 	stop()
-	conn.drain(windUp, nil, nil)
+	conn.drain(b.windUp, nil, nil)
 	return nil
 }
