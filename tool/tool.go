@@ -62,8 +62,13 @@ type Action struct {
 	Tool  string
 	Argv  []string // the program and its arguments, where there is no shell in between
 	Line  string   // the command line that a shell is given
+	Shell string   // the shell that is given Line, where the call names it; "" for the user's own
 	Stdin string   // input that the command gets from the start
 	Dir   string   // absolute working directory, resolved
+	// Input is what the call asks for as data that encoding/json can marshal,
+	// encoded anew from what was decoded: who reads it sees what Run will do, not
+	// another reading of the same bytes. nil where the fields above say it all.
+	Input any
 	// Consent is the question that the user has to answer with yes before Run,
 	// or nil where none has to be asked.
 	Consent *Prompt
