@@ -228,6 +228,7 @@ func TestCancellation_F7(t *testing.T) {
 	w.t.steps.sync = func(f *os.File) error { cancel(); return real(f) }
 	_, err = w.t.Commit(ctx, "f", []byte("new"), replacing("old"))
 	wantReason(t, err, Cancelled)
+	ctx, cancel = context.WithCancel(bg)
 	_, err = w.t.Commit(ctx, "q/f", []byte("new"), Expect{Create: true, Mkdirs: true})
 	wantReason(t, err, Cancelled)
 	if w.text("W/f") != "old" || w.names("W") != "f" {

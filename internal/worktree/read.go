@@ -15,8 +15,8 @@ import (
 	"unicode/utf8"
 )
 
-// Read reads one page. It refuses what is not a regular file without opening it in a way that waits. It allocates the page
-// (never more than the limit and 6 bytes) and streams through [scratchBytes]; the size that the file claims only ever makes that less.
+// Read reads one page. It refuses what is not a regular file without opening it in a way that waits. It allocates the page,
+// at most the limit, and streams through [scratchBytes]; the size that the file claims only ever makes that less.
 //
 // The whole file is read once where its digest is due and not remembered, else only the page. By line the file is read
 // up to that line; both can be cancelled. Errors are [*Error]: OutsideRoot, NotFound, NotRegular, BadName, Cancelled, ReadFailed.

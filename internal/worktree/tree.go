@@ -24,7 +24,7 @@ import (
 )
 
 const (
-	// DefaultPageBytes bounds one page where [Options] does not: four times the default page of the read tool's largest users.
+	// DefaultPageBytes bounds one page where [Options] does not. A page is in memory several times on its way to a client.
 	DefaultPageBytes = 256 << 10
 	// DefaultFileBytes bounds what is digested, replaced or edited where [Options] does not. SHA-256 of it takes some 40 ms.
 	DefaultFileBytes = 64 << 20

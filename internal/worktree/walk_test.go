@@ -24,6 +24,7 @@ func TestNamesStayInside_F1_S1(t *testing.T) {
 		"W/root => .", "W/absroot => $/W",
 	}
 	const ok = Reason(0)
+	var w *world // a new one after each name that may change it
 	for _, c := range []struct {
 		name             string
 		read, write, dir Reason
@@ -108,8 +109,11 @@ func TestNamesStayInside_F1_S1(t *testing.T) {
 		{strings.Repeat("n/", maxNameBytes), BadName, BadName, BadName, ""},
 		{strings.Repeat("sub/../", maxSteps) + "f", BadName, BadName, BadName, ""},
 	} {
-		w := newWorld(t, Options{})
-		w.lay(lay...)
+		if w == nil {
+			w = newWorld(t, Options{})
+			withoutDisk(w.t)
+			w.lay(lay...)
+		}
 		before := w.names(".")
 		name := strings.ReplaceAll(c.name, "$", w.dir)
 		label := fmt.Sprintf("%.60q", c.name)
@@ -171,7 +175,9 @@ func TestNamesStayInside_F1_S1(t *testing.T) {
 			t.Errorf("%s changed the tree: %s", label, after)
 		}
 		w.noLeftovers()
-		w.t.Close()
+		if c.write == ok || w.names(".") != before {
+			w = nil
+		}
 	}
 }
 
@@ -261,6 +267,7 @@ func TestOpenErrors_F1(t *testing.T) {
 func TestExactNames_F1(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, Options{Protect: []string{".git", ".belay"}})
+	withoutDisk(w.t)
 	names := []string{"v 1.txt", "v\u00a01.txt", "caf\u00e9", "-n", "a\nb", "~", "back\\slash", "not\xffutf8", " lead", "trail ", "dots...", "c:x", "nul", "*", "..."}
 	if caseAndFormKept(t, w.dir) {
 		names = append(names, "cafe\u0301", "CAF\u00c9")
