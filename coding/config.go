@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/belayhq/belay/internal/proctool"
+	"github.com/belayhq/belay/internal/spool"
 )
 
 // Config is how a Suite is set up. Every field but Root may be left at its zero
@@ -28,6 +29,9 @@ type Limits struct {
 	MaxSessions    int   `json:"max_sessions"`     // running at once [256; 1 to 4096]
 	MaxFinished    int   `json:"max_finished"`     // sessions kept after their end [64; 1 to 4096]
 	TailBytes      int   `json:"tail_bytes"`       // of output that each session keeps in memory [64000; 1024 to 64000]
+
+	LogBytesPerProcess int64 `json:"log_bytes_per_process"` // of output that each session keeps on disk [8388608; 1024 to 8388608]
+	LogBytesTotal      int64 `json:"log_bytes_total"`       // of output that all sessions keep on disk [33554432; 1024 to 33554432]
 }
 
 // Env says what children inherit.
@@ -62,6 +66,8 @@ func (c *Config) fill() error {
 		{"limits.max_page_bytes", &l.MaxPageBytes, 256 << 10, 4 << 10, 1 << 20},
 		{"limits.max_file_bytes", &l.MaxFileBytes, 64 << 20, 0, 1 << 30},
 		{"limits.max_output_bytes", &l.MaxOutputBytes, 256 << 10, 4 << 10, 16 << 20},
+		{"limits.log_bytes_per_process", &l.LogBytesPerProcess, spool.MaxPerLog, 1 << 10, spool.MaxPerLog},
+		{"limits.log_bytes_total", &l.LogBytesTotal, spool.MaxTotal, 1 << 10, spool.MaxTotal},
 	} {
 		if err := inRange(n.name, n.value, n.def, n.min, n.max); err != nil {
 			return err

@@ -56,9 +56,15 @@ func New(c Config) (*Suite, error) {
 	if err != nil {
 		return nil, &ConfigError{Setting: "root", Expects: "a directory that exists and can be opened"}
 	}
-	s := &Suite{config: c, tree: tree, table: jobs.New(jobs.Limits{
+	table, err := jobs.New(jobs.Limits{
 		MaxSessions: c.Limits.MaxSessions, MaxFinished: c.Limits.MaxFinished, TailBytes: c.Limits.TailBytes,
-	})}
+		LogBytes: c.Limits.LogBytesPerProcess, LogTotal: c.Limits.LogBytesTotal,
+	})
+	if err != nil { // the limits are checked: what is left is the directory
+		tree.Close()
+		return nil, &ConfigError{Setting: "TMPDIR", Expects: "an absolute path: there is no current directory"}
+	}
+	s := &Suite{config: c, tree: tree, table: table}
 	s.closing, s.shut = context.WithCancel(context.Background())
 	tools := append(filetool.New(tree, c.Limits.MaxPageBytes), proctool.New(proctool.Config{
 		Tree: tree, Table: s.table, Shell: c.Shell, StreamBytes: int(c.Limits.MaxOutputBytes),

@@ -72,7 +72,7 @@ call() {
 
 digest() { node -e 'console.log(require("crypto").createHash("sha256").update(require("fs").readFileSync(process.argv[1])).digest("hex"))' "$1"; }
 
-tools='["read","replace","shell","exec_command","write_stdin","exec_output","exec_list","exec_kill"]'
+tools='["read","replace","shell","exec_command","write_stdin","exec_wait","exec_output","exec_list","exec_kill"]'
 ask "$tools.every(n => r.tools.some(t => t.name === n))" tools/list
 ask '!r.tools.some(t => t.name === "exec_ack")' tools/list
 ask 'JSON.stringify(r.tools).length < 8192' tools/list
@@ -120,6 +120,7 @@ printf 'ok  the long command ended with its server\n'
 for tool in write_stdin exec_output exec_kill; do
 	call $tool 'r.isError && error.code === "unknown_session" && error.kind === "refused"' session_id=s_0000000000000000
 done
+call exec_wait '!data.timed_out && data.sessions.length === 0'
 call exec_list 'Array.isArray(data.sessions) && data.sessions.length === 0'
 
 printf 'inspector %s: %d calls, all as they should be\n' "$VERSION" "$calls"

@@ -110,6 +110,10 @@ func TestTheSDKsClientUsesEachTool(t *testing.T) {
 	}
 	_, data, _ = call("exec_output", map[string]any{"session_id": id})
 	want("exec_output", data, "output", "ready\n", "eof", false)
+	text, data, _ = call("exec_wait", map[string]any{"session_ids": []any{id}, "until": "output", "timeout_ms": 100})
+	if want("exec_wait", data, "timed_out", true); !strings.Contains(text, "session="+fmt.Sprint(id)) {
+		t.Errorf("exec_wait: %q", text)
+	}
 	text, data, _ = call("exec_list", nil)
 	if sessions, _ := data["sessions"].([]any); len(sessions) != 1 || !strings.Contains(text, "session="+fmt.Sprint(id)) {
 		t.Errorf("exec_list: %q", text)

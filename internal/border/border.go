@@ -18,6 +18,7 @@ import (
 type Place struct {
 	Root     string // of the tree
 	Argument string // the name of the argument that held the path
+	Dir      string // the working directory of a start
 	Program  string // as it was asked for
 }
 
@@ -126,7 +127,7 @@ func badName(what string) string {
 func startError(e *proc.StartError, at Place) *tool.Error {
 	switch e.What {
 	case proc.Directory:
-		return tool.NewError(tool.Workdir, fact("reason", e.Reason.String()))
+		return tool.NewError(tool.Workdir, fact("path", at.Dir), fact("reason", e.Reason.String()))
 	case proc.Terminal:
 		return tool.NewError(tool.PTYUnavailable)
 	}

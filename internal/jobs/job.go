@@ -40,18 +40,18 @@ type Job struct {
 	preview string
 	started time.Time
 	proc    *proc.Proc
+	output  *record
 	done    chan struct{} // closed when the state is final
 
-	mu     sync.Mutex
-	output record
-	cause  State // TimedOut or Killed once belay ends it, "" before
-	final  Status
+	mu    sync.Mutex
+	cause State  // TimedOut or Killed once belay ends it, "" before
+	final Status // set before done is closed, never after
 }
 
 // Status is what is known of a session at one moment.
 type Status struct {
 	State     State
-	Code      int    // meaningful if Signal is "" and the state is not Running
+	Code      int    // of the exit; -1 if there is none: it runs, a signal ended it, or its end was not seen
 	Signal    string // without SIG
 	Cleaned   bool   // proven: nothing of the session is left
 	Ended     []proc.Member
@@ -67,24 +67,18 @@ type Status struct {
 func (t *Table) Start(ctx context.Context, s Spec) (*Job, error) {
 	j := &Job{
 		id: randomID(), mode: s.Mode, tty: s.Proc.TTY != nil, preview: s.Preview,
-		started: time.Now(), done: make(chan struct{}),
-		output: newRecord(t.limits.TailBytes),
+		started: time.Now(), output: newRecord(t.limits.TailBytes, t.logs.Log()), done: make(chan struct{}),
 	}
 	s.Proc.Merge = true
-	s.Proc.Output = func(_ proc.Stream, p []byte) {
-		j.mu.Lock()
-		j.output.write(p)
-		j.mu.Unlock()
-	}
-	if _, err := t.launch(ctx, s.Proc, j); err != nil {
+	s.Proc.Output = func(_ proc.Stream, p []byte) { j.output.write(p) }
+	if _, err := t.launch(ctx, s.Proc, j, s.Timeout); err != nil {
 		return nil, err
 	}
-	go j.keep(t, s.Timeout)
 	return j, nil
 }
 
-// keep waits for the end, bounds the run, and makes the state final.
-func (j *Job) keep(t *Table, timeout time.Duration) {
+// keep waits for the end, bounds the run, and settles the state.
+func (j *Job) keep(timeout time.Duration) {
 	var over <-chan time.Time
 	if timeout > 0 {
 		timer := time.NewTimer(timeout)
@@ -98,8 +92,9 @@ func (j *Job) keep(t *Table, timeout time.Duration) {
 		<-j.proc.Done()
 	}
 	exit := j.proc.Exit()
-	j.mu.Lock()
 	j.output.finish()
+	j.mu.Lock()
+	defer j.mu.Unlock()
 	j.final = Status{
 		State: Exited, Code: exit.Code, Signal: exit.Signal, Cleaned: exit.Cleaned,
 		Ended: exit.Ended, Left: exit.Left, Wall: time.Since(j.started), StartedAt: j.started,
@@ -110,9 +105,6 @@ func (j *Job) keep(t *Table, timeout time.Duration) {
 	case exit.Signal != "":
 		j.final.State = Signaled
 	}
-	j.mu.Unlock()
-	t.retire(j)
-	close(j.done)
 }
 
 // end begins to end the session for a reason, unless the command has ended by
@@ -134,10 +126,8 @@ func (j *Job) end(cause State, first proc.Signal, grace time.Duration) {
 // until the state is final, which is bounded, or ctx is done. On a session that
 // has ended it does nothing.
 func (j *Job) Kill(ctx context.Context, first proc.Signal, grace time.Duration) {
-	select {
-	case <-j.done:
+	if j.ended() {
 		return
-	default:
 	}
 	j.end(Killed, first, grace)
 	select {
@@ -157,21 +147,13 @@ func (j *Job) Preview() string { return j.preview }
 // Done is closed when the session has ended and its state is final.
 func (j *Job) Done() <-chan struct{} { return j.done }
 
-// Status is the state at this moment.
+// Status is the state at this moment. Where it is final, all output is there.
 func (j *Job) Status() Status {
-	final := false
-	select {
-	case <-j.done:
-		final = true
-	default:
-	}
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	s := Status{State: Running, Wall: time.Since(j.started), StartedAt: j.started}
-	if final {
+	s := Status{State: Running, Code: -1, Wall: time.Since(j.started), StartedAt: j.started}
+	if j.ended() {
 		s = j.final
 	}
-	s.Observed = j.output.end
+	s.Observed = j.output.size()
 	return s
 }
 
@@ -186,19 +168,18 @@ func (j *Job) Wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// Poll gives what came since the last poll, as clean text of at most max bytes
-// and the omission note, and moves the poll cursor to the end: each byte is
+// Poll gives what came since the last poll, as clean text of at most max bytes, the
+// omission note included, and moves the poll cursor to the end: each byte is
 // delivered by polling once or counted as omitted, in order.
-func (j *Job) Poll(max int) Piece {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.output.poll(max)
-}
+func (j *Job) Poll(max int) Piece { return j.output.poll(max, true) }
+
+// Peek is Poll that leaves the poll cursor where it is.
+func (j *Job) Peek(max int) Piece { return j.output.poll(max, false) }
 
 // Page reads the output from a position in the decoded stream, or, where that is
 // negative, from the end, and consumes nothing. The text has at most max bytes.
-func (j *Job) Page(cursor int64, max int) Page {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.output.page(cursor, max)
-}
+//
+// The first bytes come from the log on disk, the last ones from memory; what is
+// between them, and what could not be written or read, is left out and counted. A
+// page after such a gap starts as if no terminal sequence were open there.
+func (j *Job) Page(cursor int64, max int) Page { return j.output.page(cursor, max) }

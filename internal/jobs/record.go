@@ -1,10 +1,13 @@
 package jobs
 
 import (
+	"bytes"
 	"fmt"
+	"sync"
 	"unicode/utf8"
 
 	"github.com/belayhq/belay/internal/capture"
+	"github.com/belayhq/belay/internal/spool"
 	"github.com/belayhq/belay/internal/termtext"
 )
 
@@ -12,9 +15,14 @@ import (
 // the largest reply, 45,000 bytes, is head.
 const pollHead = 24 << 10
 
+// lookBacks are how far before a position a reader looks to learn whether it is
+// within a terminal sequence, in turn until it knows. The last one is more than the
+// longest sequence that termtext goes along with.
+var lookBacks = [...]int64{16 << 10, 128 << 10, 1<<20 + 16<<10}
+
 // A Piece is what one poll delivers.
 type Piece struct {
-	Text    string // clean; where Omitted is not 0 a note stands in its place
+	Text    string // clean; where Omitted is not 0 a note stands in its place, if there is room for it
 	Cursor  int64  // position after the last byte that was delivered or omitted
 	Omitted int64  // bytes of the decoded stream left out of Text
 }
@@ -28,85 +36,266 @@ type Page struct {
 	Omitted int64 // bytes between the asked and the returned position
 }
 
-// A record is the output of one session: a stream of decoded UTF-8 of which the
-// last bytes are kept, and the first of what was not polled yet. Positions are
-// bytes of that stream. Its owner locks.
+// A record is the output of one session: a stream of decoded UTF-8, with positions
+// in bytes of that stream. Memory keeps its last bytes, and the first of what was
+// not polled yet. Once the stream is longer than the last bytes, a log on disk
+// keeps its first ones; a short stream touches no disk.
+//
+// One goroutine at a time writes; all else may be called by any. Nobody waits for
+// a disk but the writer, and readers of a part that memory does not have: mu is
+// never held over an operation on the log.
 type record struct {
+	// The writer's own.
 	decoder termtext.Decoder
-	scratch []byte // for a stream that is not valid UTF-8; nil for one that is
-	tail    *capture.Tail
-	end     int64 // bytes so far
+	scratch []byte // for a stream that is not plain valid UTF-8; nil for one that is
+	memory  int64  // bytes that the tail keeps
 
-	cursor  int64            // of polling
-	head    []byte           // starts at cursor
-	cleaner termtext.Cleaner // as it stands at cursor
+	logMu sync.Mutex
+	log   *spool.Log
+
+	mu       sync.Mutex
+	tail     *capture.Tail
+	end      int64                    // bytes so far; only the writer moves it
+	cursor   int64                    // of polling
+	head     []byte                   // starts at cursor; whole characters
+	headFull bool                     // head does not go on
+	cleaner  termtext.Cleaner         // as it stands at cursor, between two lines
+	watchers map[chan<- struct{}]bool // true: told of output too, not only of the end
 }
 
-func newRecord(tailBytes int) record { return record{tail: capture.NewTail(tailBytes)} }
+func newRecord(tailBytes int, log *spool.Log) *record {
+	return &record{memory: int64(tailBytes), log: log, tail: capture.NewTail(tailBytes)}
+}
 
 // write takes raw output.
 func (r *record) write(p []byte) {
 	text := r.decoder.Decode(r.scratch, p)
 	r.keep(text)
-	if len(text) > 0 && len(p) > 0 && &text[0] != &p[0] {
+	if len(text) > 0 && &text[0] != &p[0] {
 		r.scratch = text[:0]
 	}
 }
 
 // finish ends the stream: an unfinished character becomes U+FFFD.
-func (r *record) finish() { r.keep(r.decoder.Flush(nil)) }
+func (r *record) finish() {
+	r.keep(r.decoder.Flush(nil))
+	r.scratch = nil
+}
 
 func (r *record) keep(text []byte) {
-	if r.end == r.cursor+int64(len(r.head)) {
-		r.head = append(r.head, text[:min(len(text), pollHead-len(r.head))]...)
+	if len(text) == 0 {
+		return
+	}
+	if r.end+int64(len(text)) > r.memory { // only the writer moves end
+		var first []byte
+		if r.end <= r.memory {
+			first = r.tail.AppendRange(nil, 0, r.end)
+		}
+		r.logMu.Lock()
+		r.log.Write(first)
+		r.log.Write(text) // after a short write it takes nothing more
+		r.logMu.Unlock()
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.headFull {
+		part := text
+		if room := pollHead - len(r.head); len(part) > room {
+			part = part[:room]
+			part, r.headFull = part[:wholeCharacters(part)], true
+		}
+		r.head = append(r.head, part...)
 	}
 	r.tail.Write(text)
 	r.end += int64(len(text))
+	r.signal(false)
 }
 
-// span appends the bytes from..to that are kept without a gap after from.
-func (r *record) span(dst []byte, from, to int64) []byte {
+// wholeCharacters is the length of b, which is valid UTF-8 but for its end,
+// without a character that is cut off there.
+func wholeCharacters(b []byte) int {
+	for n := 1; n < utf8.UTFMax && n <= len(b); n++ {
+		if tail := b[len(b)-n:]; utf8.RuneStart(tail[0]) {
+			if !utf8.FullRune(tail) {
+				return len(b) - n
+			}
+			break
+		}
+	}
+	return len(b)
+}
+
+// drop gives up what is on disk.
+func (r *record) drop() {
+	r.logMu.Lock()
+	defer r.logMu.Unlock()
+	r.log.Remove()
+}
+
+func (r *record) size() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.end
+}
+
+// unpolled tells whether there is something to poll.
+func (r *record) unpolled() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.end > r.cursor
+}
+
+// watch has w, which must have room for one, signalled at the end, and with output
+// also at each write, until unwatch.
+func (r *record) watch(w chan<- struct{}, output bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.watchers == nil {
+		r.watchers = map[chan<- struct{}]bool{}
+	}
+	r.watchers[w] = output
+}
+
+func (r *record) unwatch(w chan<- struct{}) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.watchers, w)
+}
+
+// ended tells those who watch that the state is final.
+func (r *record) ended() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.signal(true)
+}
+
+func (r *record) signal(end bool) {
+	for w, output := range r.watchers {
+		if end || output {
+			select {
+			case w <- struct{}{}:
+			default: // it was signalled and has not looked yet
+			}
+		}
+	}
+}
+
+// A part is a piece of the stream with its position.
+type part struct {
+	at int64
+	b  []byte
+}
+
+func (p part) end() int64        { return p.at + int64(len(p.b)) }
+func (p part) has(at int64) bool { return p.at <= at && at < p.end() }
+
+// span appends the bytes from..to that are kept without a gap after from. disk
+// holds what was read from the log. Called under mu.
+func (r *record) span(dst []byte, disk part, from, to int64) []byte {
+	head := part{r.cursor, r.head}
 	for from < to {
+		var b []byte
 		switch {
 		case from >= r.tail.Start():
 			return r.tail.AppendRange(dst, from, to)
-		case from >= r.cursor && from < r.cursor+int64(len(r.head)):
-			b := r.head[from-r.cursor:]
-			b = b[:min(int64(len(b)), to-from)]
-			dst = append(dst, b...)
-			from += int64(len(b))
+		case disk.has(from):
+			b = disk.b[from-disk.at:]
+		case head.has(from):
+			b = head.b[from-head.at:]
 		default:
 			return dst
 		}
+		b = b[:min(int64(len(b)), to-from)]
+		dst = append(dst, b...)
+		from += int64(len(b))
 	}
 	return dst
 }
 
-// before gives a cleaner that stands at a position, as far as what is kept in
-// front of it tells: whether the position is within a sequence.
-func (r *record) before(at int64) termtext.Cleaner {
-	var c termtext.Cleaner
-	from := max(0, at-termtext.LookBack)
-	if from < r.tail.Start() && at > r.tail.Start() {
-		from = r.tail.Start()
+// before gives a cleaner that stands at a position, as far as what is kept in front
+// of it tells: whether the position is within a sequence. Called under mu.
+func (r *record) before(disk part, at int64) (c termtext.Cleaner) {
+	low := at // from here on all is kept up to the position
+	for range 3 {
+		for _, kept := range [...]part{disk, {r.cursor, r.head}} {
+			if kept.at < low && low <= kept.end() {
+				low = kept.at
+			}
+		}
+		if start := r.tail.Start(); start < low {
+			low = start
+		}
 	}
-	if b := r.span(nil, from, at); int64(len(b)) == at-from {
-		c.Skip(b)
+	for _, back := range lookBacks {
+		from := max(low, at-back)
+		b := r.span(nil, disk, from, at)
+		if from == low || settles(b) {
+			c.Skip(b)
+			return c
+		}
 	}
 	return c
 }
 
-func (r *record) poll(limit int) Piece {
+// settles tells whether a reader who starts at the beginning of b knows where it
+// stands at the end of b, even if it started within a sequence: termtext gives a
+// sequence up at a line end that follows a blank and 1024 characters.
+func settles(b []byte) bool {
+	blank, line := bytes.IndexByte(b, ' '), bytes.LastIndexByte(b, '\n')
+	return blank >= 0 && line > blank && line > utf8.UTFMax*1024
+}
+
+// inMemory tells whether the last bytes are enough for a page at a position and for
+// knowing where it stands there. Called under mu.
+func (r *record) inMemory(at int64) bool {
+	start := r.tail.Start()
+	from := at - lookBacks[0]
+	return start == 0 || from >= start && settles(r.tail.AppendRange(nil, from, at))
+}
+
+// fromDisk reads what a page at a position may need of the log: limit bytes, and
+// what is in front of them. What cannot be read is empty, and so counted as omitted.
+func (r *record) fromDisk(at int64, limit int) part {
+	r.logMu.Lock()
+	defer r.logMu.Unlock()
+	to := min(at+int64(limit), r.log.Len())
+	for _, back := range lookBacks {
+		p := part{at: max(0, at-back)}
+		if p.at >= to {
+			return part{}
+		}
+		p.b = make([]byte, to-p.at)
+		if _, err := r.log.ReadAt(p.b, p.at); err != nil {
+			return part{}
+		}
+		if p.at == 0 || settles(p.b[:min(at-p.at, int64(len(p.b)))]) || back == lookBacks[len(lookBacks)-1] {
+			return p
+		}
+	}
+	return part{}
+}
+
+// poll renders what was not polled yet, and moves the cursor to the end if take
+// says so.
+func (r *record) poll(limit int, take bool) Piece {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	p := Piece{Cursor: r.end}
 	var after termtext.Cleaner
 	p.Text = termtext.Fit(limit, func(budget int) string {
-		after = r.cleaner
+		after = r.cleaner // its line is empty: the copy shares nothing
 		var text string
 		text, p.Omitted = r.unread(&after, int64(budget))
 		return text
 	})
+	if len(p.Text) > limit { // there is not even room for the note
+		p.Text, p.Omitted = "", r.end-r.cursor
+	}
+	if !take {
+		return p
+	}
 	r.cleaner = after
-	r.cursor, r.head = r.end, r.head[:0]
+	r.cursor, r.head, r.headFull = r.end, r.head[:0], false
 	if cap(r.head) > 4<<10 { // a quiet session holds no buffer
 		r.head = nil
 	}
@@ -116,16 +305,16 @@ func (r *record) poll(limit int) Piece {
 // unread renders what was not polled yet from at most budget bytes of it.
 func (r *record) unread(c *termtext.Cleaner, budget int64) (text string, omitted int64) {
 	if r.end-r.cursor <= budget {
-		if b := r.span(nil, r.cursor, r.end); int64(len(b)) == r.end-r.cursor {
+		if b := r.span(nil, part{}, r.cursor, r.end); int64(len(b)) == r.end-r.cursor {
 			return string(c.Flush(c.Append(nil, b))), 0
 		}
 	}
-	head := r.span(nil, r.cursor, r.cursor+budget/2)
+	head := r.span(nil, part{}, r.cursor, min(r.end, r.cursor+budget/2))
 	head = head[:capture.EndOfPart(head)]
 	gap := r.cursor + int64(len(head))
 
 	start := max(gap, r.tail.Start(), r.end-(budget-int64(len(head))))
-	tail := r.span(nil, start, r.end)
+	tail := r.span(nil, part{}, start, r.end)
 	n := capture.StartOfPart(tail)
 	start, tail = start+int64(n), tail[n:]
 
@@ -137,40 +326,52 @@ func (r *record) unread(c *termtext.Cleaner, budget int64) (text string, omitted
 		}
 		out = fmt.Appendf(out, "[... %d bytes omitted; exec_output reads them from cursor=%d ...]\n", omitted, gap)
 		// the two parts are cleaned apart: a sequence that the cut left open swallows nothing
-		*c = r.before(start)
+		*c = r.before(part{}, start)
 	}
 	return string(c.Flush(c.Append(out, tail))), omitted
 }
 
 func (r *record) page(cursor int64, limit int) Page {
+	limit = max(limit, 0)
+	// one more character than may be needed, so that a page always advances
+	want := max(limit, utf8.UTFMax)
+
+	r.mu.Lock()
 	if cursor < 0 {
 		cursor = max(0, r.end+cursor)
 	}
 	cursor = min(cursor, r.end)
+	var disk part
+	if !r.inMemory(cursor) {
+		r.mu.Unlock()
+		disk = r.fromDisk(cursor, want)
+		r.mu.Lock()
+	}
 	at := cursor
-	if len(r.span(nil, at, at+1)) == 0 {
+	if len(r.span(nil, disk, at, at+1)) == 0 {
 		at = r.tail.Start() // only the tail is kept for good
 		if at < cursor {
 			at = r.end
 		}
 	}
-	// one more character than may be needed, so that a page always advances
-	b := r.span(nil, at, min(r.end, at+int64(max(limit, utf8.UTFMax))))
+	b := r.span(nil, disk, at, min(r.end, at+int64(want)))
 	n := capture.StartOfPart(b)
 	at, b = at+int64(n), b[n:]
+	end, before := r.end, r.before(disk, at)
+	r.mu.Unlock()
 
-	p := Page{Cursor: at, End: r.end, Omitted: at - cursor}
+	p := Page{Cursor: at, End: end, Omitted: at - cursor}
 	p.Text = termtext.Fit(limit, func(budget int) string {
-		part := b
-		if len(part) > budget {
-			part = part[:max(budget, utf8.UTFMax)]
-		}
-		if at+int64(len(part)) < r.end {
+		part := b[:min(len(b), max(budget, utf8.UTFMax))]
+		if at+int64(len(part)) < end {
 			part = part[:capture.EndOfPart(part)]
 		}
 		p.Next = at + int64(len(part))
-		c := r.before(at)
+		c := before
 		return string(c.Flush(c.Append(nil, part)))
 	})
+	// A few bytes can become many: a jump of the cursor, a character that is
+	// spelled out. Only a limit that is less than that gets here.
+	p.Text = p.Text[:wholeCharacters([]byte(p.Text[:min(len(p.Text), limit)]))]
 	return p
 }

@@ -1,15 +1,18 @@
 // Package jobs keeps the processes of one runtime: each under a random ID, with
 // its output and the truth about its end, until it is evicted.
 //
-// It promises that a session stays answerable after its end, that its output is
-// bounded in memory with every byte delivered, retained or counted as omitted,
-// and that Close ends everything that was started through it. It survives nothing:
-// a new runtime knows no session of an old one.
+// It promises that a session stays answerable after its end until it is evicted,
+// that its output is bounded in memory and on disk with every byte delivered,
+// retained or counted as omitted, and that Close ends everything that was started
+// through it and removes its logs. It survives nothing: a new runtime knows no
+// session of an old one. A disk that does not answer at all, not even with an error,
+// stalls the output of the sessions that write to it, and of nothing else.
 //
 // A Table and its Jobs are safe for concurrent use.
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -20,6 +23,7 @@ import (
 	"time"
 
 	"github.com/belayhq/belay/internal/proc"
+	"github.com/belayhq/belay/internal/spool"
 )
 
 // ShutdownGrace is how long a process may take to end by itself when the runtime
@@ -31,14 +35,18 @@ const KillGrace = 2 * time.Second
 
 // Limits bound a Table. Zero is the value in brackets.
 type Limits struct {
-	MaxSessions int // running at once [256]
-	MaxFinished int // kept after their end, the oldest go first [64]
-	TailBytes   int // of output that each keeps in memory [64000]
+	MaxSessions int    // running at once [256]
+	MaxFinished int    // kept after their end, the oldest go first [64]
+	TailBytes   int    // of output that each keeps in memory [64000]
+	LogBytes    int64  // of output that each keeps on disk [8 MiB, which is also the most]
+	LogTotal    int64  // of output that all keep on disk [32 MiB, which is also the most]
+	LogParent   string // where the directory of the logs is made once one is needed [the system's for temporary files]
 }
 
 // A Table owns the processes of one runtime.
 type Table struct {
 	limits Limits
+	logs   *spool.Dir
 	mark   string // of this runtime, the beginning of each process's own
 
 	mu       sync.Mutex
@@ -50,20 +58,19 @@ type Table struct {
 	closed   bool
 }
 
-// New makes an empty table.
-func New(l Limits) *Table {
-	if l.MaxSessions == 0 {
-		l.MaxSessions = 256
+// New makes an empty table. It does no I/O. The error is a *spool.Error: a limit of
+// the logs is out of its range, or the parent is relative and cannot be resolved.
+func New(l Limits) (*Table, error) {
+	l.MaxSessions = cmp.Or(l.MaxSessions, 256)
+	l.MaxFinished = cmp.Or(l.MaxFinished, 64)
+	l.TailBytes = cmp.Or(l.TailBytes, 64_000)
+	logs, err := spool.New(l.LogParent, spool.Limits{PerLog: l.LogBytes, Total: l.LogTotal})
+	if err != nil {
+		return nil, err
 	}
-	if l.MaxFinished == 0 {
-		l.MaxFinished = 64
-	}
-	if l.TailBytes == 0 {
-		l.TailBytes = 64000
-	}
-	t := &Table{limits: l, mark: randomID(), jobs: map[string]*Job{}, owned: map[*proc.Proc]*Job{}}
+	t := &Table{limits: l, logs: logs, mark: randomID(), jobs: map[string]*Job{}, owned: map[*proc.Proc]*Job{}}
 	t.idle.L = &t.mu
-	return t
+	return t, nil
 }
 
 // randomID has 80 bits from the system's random source, as 16 characters a–z2–7.
@@ -88,10 +95,11 @@ var ErrClosed = errors.New("the runtime is closing")
 // Launch starts a process without an ID: the caller waits for it and reports
 // its end. Close ends it as it ends the others, and it counts as running.
 func (t *Table) Launch(ctx context.Context, s proc.Spec) (*proc.Proc, error) {
-	return t.launch(ctx, s, nil)
+	return t.launch(ctx, s, nil, 0)
 }
 
-func (t *Table) launch(ctx context.Context, s proc.Spec, j *Job) (*proc.Proc, error) {
+// launch starts a process, as that of a job unless j is nil.
+func (t *Table) launch(ctx context.Context, s proc.Spec, j *Job, timeout time.Duration) (*proc.Proc, error) {
 	t.mu.Lock()
 	running := len(t.owned) + t.starting
 	switch {
@@ -127,13 +135,38 @@ func (t *Table) launch(ctx context.Context, s proc.Spec, j *Job) (*proc.Proc, er
 		shut(p, j)
 	}
 	go func() {
-		<-p.Done()
-		t.mu.Lock()
-		delete(t.owned, p)
-		t.idle.Broadcast()
-		t.mu.Unlock()
+		if j == nil {
+			<-p.Done()
+		} else {
+			j.keep(timeout)
+		}
+		t.retire(p, j)
 	}()
 	return p, nil
+}
+
+// retire notes an end, tells it to those who wait for it, and evicts the oldest
+// beyond the limit.
+func (t *Table) retire(p *proc.Proc, j *Job) {
+	var evicted []*Job
+	t.mu.Lock()
+	delete(t.owned, p)
+	if j != nil {
+		close(j.done)
+		j.output.ended()
+		t.finished = append(t.finished, j)
+	}
+	for len(t.finished) > t.limits.MaxFinished {
+		evicted = append(evicted, t.finished[0])
+		delete(t.jobs, t.finished[0].id)
+		t.finished[0] = nil // the slice is moved on, not copied: let go of the record
+		t.finished = t.finished[1:]
+	}
+	t.idle.Broadcast()
+	t.mu.Unlock()
+	for _, e := range evicted { // not under mu: nobody else waits for the disk
+		e.output.drop()
+	}
 }
 
 // shut begins to end a process with the runtime.
@@ -169,21 +202,11 @@ func (t *Table) Jobs() []*Job {
 	return all
 }
 
-// retire notes that a job has ended, and evicts the oldest beyond the limit.
-func (t *Table) retire(j *Job) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.finished = append(t.finished, j)
-	for len(t.finished) > t.limits.MaxFinished {
-		delete(t.jobs, t.finished[0].id)
-		t.finished[0] = nil // the slice is moved on, not copied: let go of the record
-		t.finished = t.finished[1:]
-	}
-}
-
-// Close ends everything that runs and starts nothing any more. It returns when
-// all has ended, or when ctx is done; what then still runs has been sent SIGKILL
-// or will be when its grace of 250 ms is over. It is idempotent.
+// Close ends everything that runs, starts nothing any more and removes the logs. It
+// returns when all has ended, or when ctx is done; what then still runs has been sent
+// SIGKILL or will be when its grace of 250 ms is over. The error is that of ctx, or
+// the *spool.Error of logs that could not be removed. It is idempotent: a further
+// Close waits for the same end.
 func (t *Table) Close(ctx context.Context) error {
 	t.mu.Lock()
 	t.closed = true
@@ -192,6 +215,24 @@ func (t *Table) Close(ctx context.Context) error {
 	}
 	t.mu.Unlock()
 
+	err := t.awaitIdle(ctx)
+	removed := make(chan error, 1)
+	go func() { removed <- t.logs.Close() }()
+	if ctx.Err() != nil { // what could not be ended is no reason to leave the logs
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), ShutdownGrace)
+		defer cancel()
+	}
+	select {
+	case gone := <-removed:
+		err = cmp.Or(err, gone)
+	case <-ctx.Done(): // the disk does not answer
+		err = cmp.Or(err, ctx.Err())
+	}
+	return err
+}
+
+func (t *Table) awaitIdle(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() {
 		t.mu.Lock()
 		t.idle.Broadcast()

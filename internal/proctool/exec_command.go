@@ -31,8 +31,8 @@ func (t *execCommand) Definition() tool.Definition {
 		"shell": {"type": "string", "description": "default: the user's"},
 		"login": {"type": "boolean", "description": "run as a login shell with its start-up files"},
 		"tty": {"type": "boolean", "description": "run on a terminal instead of pipes"},
-		"cols": {"type": "integer", "minimum": 1, "maximum": 1000, "description": "with tty (default 120)"},
-		"rows": {"type": "integer", "minimum": 1, "maximum": 1000, "description": "with tty (default 40)"},
+		"cols": {"type": "integer", "minimum": 1, "maximum": 500, "description": "with tty (default 120)"},
+		"rows": {"type": "integer", "minimum": 1, "maximum": 200, "description": "with tty (default 40)"},
 		"stdin": {"type": "string", "enum": ["closed", "open"], "description": "on pipes: end of file at once (default), or open for write_stdin"},
 		"yield_time_ms": {"type": "integer", "minimum": 250, "maximum": 30000, "description": "default 10000"},
 		"timeout_ms": {"type": "integer", "minimum": 1, "maximum": 86400000, "description": "end the command after this (default: never)"},
@@ -55,8 +55,8 @@ func (t *execCommand) Prepare(_ context.Context, call tool.Call) (tool.Plan, err
 		p.tty = &proc.Size{}
 	}
 	size := proc.Size{
-		Cols: int(in.Int("cols", tool.Range{Default: 120, Min: 1, Max: 1000})),
-		Rows: int(in.Int("rows", tool.Range{Default: 40, Min: 1, Max: 1000})),
+		Cols: int(in.Int("cols", tool.Range{Default: 120, Min: 1, Max: maxCols})),
+		Rows: int(in.Int("rows", tool.Range{Default: 40, Min: 1, Max: maxRows})),
 	}
 	p.open = in.OneOf("stdin", "closed", "open") == "open"
 	p.yield = time.Duration(in.Int("yield_time_ms", tool.Range{Default: 10_000, Min: 250, Max: 30_000, Clamp: true})) * time.Millisecond
@@ -84,13 +84,13 @@ func (t *execCommand) Prepare(_ context.Context, call tool.Call) (tool.Plan, err
 	}
 	dir, err := t.Tree.Dir(workdir)
 	if err != nil {
-		return nil, t.turn(err, "")
+		return nil, t.turn(err, workdir, "")
 	}
 	p.dir = dir
 	p.env = t.Environment.forChild(t.Environment.Exec, dir.Path(), p.tty != nil)
 	if p.file, err = proc.Look(p.shell, dir.Path(), p.env); err != nil {
 		dir.Close()
-		return nil, t.turn(err, p.shell)
+		return nil, t.turn(err, workdir, p.shell)
 	}
 	p.argv = shellArgv(p.shell, p.line, login)
 	return p, nil
@@ -124,17 +124,13 @@ func (p *execPlan) Run(ctx context.Context, _ tool.Reporter) (tool.Result, error
 		Preview: termtext.Preview(p.line, previewRunes),
 	})
 	if err != nil {
-		return tool.Result{}, p.turn(err, p.shell)
+		return tool.Result{}, p.turn(err, p.dir.Name(), p.shell)
 	}
 	j.Wait(ctx, p.yield)
-	if ctx.Err() != nil {
-		select {
-		case <-j.Done(): // it ended first: its result wins
-		default:
-			// nobody learns its ID any more, so nobody could end it
-			j.Kill(context.WithoutCancel(ctx), proc.TERM, jobs.KillGrace)
-			return tool.Result{}, tool.NewError(tool.UncertainOutcome).CausedBy(ctx.Err())
-		}
+	if err := ctx.Err(); err != nil && !closed(j.Done()) { // else it ended first: its result wins
+		// nobody learns its ID any more, so nobody could end it
+		j.Kill(context.WithoutCancel(ctx), proc.TERM, jobs.KillGrace)
+		return tool.Result{}, tool.NewError(tool.UncertainOutcome).CausedBy(err)
 	}
 	return sessionResult(j, p.budget), nil
 }

@@ -3,6 +3,7 @@ package proctool
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,7 +16,7 @@ type execList struct{ *Config }
 func (t *execList) Definition() tool.Definition {
 	return tool.Definition{
 		Name:        "exec_list",
-		Description: "List the sessions, running and recently ended. Consumes nothing.",
+		Description: "List the sessions: those that run, then those that ended, the newest first. Consumes nothing.",
 		Schema:      json.RawMessage(`{"type": "object", "properties": {}, "additionalProperties": false}`),
 		Effect:      tool.ReadOnly, Replay: tool.Safe,
 	}
@@ -36,6 +37,7 @@ type listPlan struct {
 // listData is the result as data; its names are the contract's.
 type listData struct {
 	Sessions []listed `json:"sessions"`
+	Omitted  int      `json:"omitted_sessions,omitempty"` // for which there was no room
 }
 
 type listed struct {
@@ -51,9 +53,19 @@ type listed struct {
 }
 
 func (p *listPlan) Run(context.Context, tool.Reporter) (tool.Result, error) {
+	var running, rest []*jobs.Job
+	for _, j := range slices.Backward(p.Table.Jobs()) {
+		if closed(j.Done()) {
+			rest = append(rest, j)
+		} else {
+			running = append(running, j)
+		}
+	}
+	sessions := append(running, rest...)
+
 	d := listData{Sessions: []listed{}}
 	var lines strings.Builder
-	for _, j := range p.Table.Jobs() {
+	for i, j := range sessions {
 		s := j.Status()
 		l := listed{
 			SessionID: j.ID(), Mode: j.Mode(), TTY: j.TTY(), Status: s.State, Command: j.Preview(),
@@ -63,8 +75,6 @@ func (p *listPlan) Run(context.Context, tool.Reporter) (tool.Result, error) {
 		if s.State != jobs.Running {
 			signal, l.ExitCode = exitFacts(s.Signal, s.Code)
 		}
-		d.Sessions = append(d.Sessions, l)
-
 		var h tool.Header
 		h.Fact("session", l.SessionID)
 		h.Fact("status", l.Status)
@@ -75,9 +85,18 @@ func (p *listPlan) Run(context.Context, tool.Reporter) (tool.Result, error) {
 		h.Fact("wall_ms", l.WallMS)
 		h.Fact("output_bytes", l.OutputBytes)
 		h.Fact("command", l.Command)
-		lines.WriteString(h.String() + "\n")
+		line := h.String() + "\n"
+		if lines.Len()+len(line) > maxText-headerRoom {
+			d.Omitted = len(sessions) - i
+			break
+		}
+		d.Sessions = append(d.Sessions, l)
+		lines.WriteString(line)
 	}
 	var h tool.Header
 	h.Fact("sessions", len(d.Sessions))
+	if d.Omitted > 0 {
+		h.Fact("omitted_sessions", d.Omitted)
+	}
 	return tool.Result{Text: h.Text(lines.String()), Data: d}, nil
 }

@@ -69,7 +69,7 @@ type outputData struct {
 
 func (p *outputPlan) Run(context.Context, tool.Reporter) (tool.Result, error) {
 	s := p.job.Status()
-	page := p.job.Page(p.cursor, p.budget)
+	page := p.job.Page(p.cursor, contentRoom(p.budget, nil, nil, 0))
 	d := outputData{
 		SessionID: p.job.ID(), Status: s.State, Output: page.Text, Cursor: page.Cursor, NextCursor: page.Next,
 		EndCursor: page.End, OmittedBytes: page.Omitted, EOF: s.State != jobs.Running && page.Next == page.End,

@@ -21,7 +21,8 @@ type left struct {
 	Name string `json:"name"`
 }
 
-// maxNamed bounds the lists: a fork bomb must not fill a result.
+// maxNamed bounds the lists: a fork bomb must not fill a result. What is not named
+// is counted.
 const maxNamed = 10
 
 func endedFacts(members []proc.Member) *ended {
@@ -46,17 +47,22 @@ func (e *ended) hint(body string) string {
 	return hint
 }
 
-func leftFacts(members []proc.Member) []left {
-	list := []left{}
+func leftFacts(members []proc.Member) (list []left, more int) {
+	list = []left{}
 	for _, m := range members[:min(len(members), maxNamed)] {
 		list = append(list, left{m.PID, m.Name})
 	}
-	return list
+	return list, len(members) - len(list)
 }
 
+// exitFacts gives null for what there is not: a command that a signal ended has no
+// code, and one whose end was not seen has neither.
 func exitFacts(signal string, code int) (*string, *int) {
-	if signal != "" {
+	switch {
+	case signal != "":
 		return &signal, nil
+	case code < 0:
+		return nil, nil
 	}
 	return nil, &code
 }
@@ -70,13 +76,24 @@ func exitHeader(h *tool.Header, code *int, signal *string) {
 	}
 }
 
-func leftoverHeader(h *tool.Header, e *ended, l []left) {
+func leftoverHeader(h *tool.Header, e *ended, l []left, more int) {
 	if e != nil {
 		h.Fact("ended", e)
 	}
 	if len(l) > 0 {
 		h.Fact("left_behind", l)
 	}
+	if more > 0 {
+		h.Fact("left_behind_omitted", more)
+	}
+}
+
+// contentRoom is what a budget and the facts around it leave for output: the text of
+// a result stays under maxText as a whole.
+func contentRoom(budget int, e *ended, l []left, more int) int {
+	var h tool.Header
+	leftoverHeader(&h, e, l, more)
+	return max(0, min(budget, maxText-headerRoom-len(h.String())-len(e.hint("x"))))
 }
 
 // sessionData is the result of the calls that answer with a session; its names
@@ -95,26 +112,26 @@ type sessionData struct {
 	CleanupCompleted *bool      `json:"cleanup_completed"` // null while it runs
 	Ended            *ended     `json:"ended"`
 	LeftBehind       []left     `json:"left_behind"`
+	LeftOmitted      int        `json:"left_behind_omitted,omitempty"` // not named in LeftBehind
 	Guard            string     `json:"guard"`
 }
 
-// sessionResult polls a session and tells how it stands. The state is taken
-// first: an end that is told has all its output behind it.
-func sessionResult(j *jobs.Job, budget int) tool.Result {
+// session tells how a session stands, with its output as take gives it. The state is
+// taken first: an end that is told has all its output behind it.
+func session(j *jobs.Job, budget int, take func(j *jobs.Job, max int) jobs.Piece) (d sessionData, text string) {
 	s := j.Status()
-	piece := j.Poll(budget)
-	d := sessionData{
-		SessionID: j.ID(), Status: s.State, Output: piece.Text, OutputBytes: piece.Cursor,
-		OmittedBytes: piece.Omitted, Cursor: piece.Cursor, WallMS: s.Wall.Milliseconds(),
-		LeftBehind: []left{}, Guard: guardNone,
+	d = sessionData{
+		SessionID: j.ID(), Status: s.State, WallMS: s.Wall.Milliseconds(), LeftBehind: []left{}, Guard: guardNone,
 	}
-	var ends []string
 	if s.State != jobs.Running {
 		d.Signal, d.ExitCode = exitFacts(s.Signal, s.Code)
 		d.CleanupCompleted = &s.Cleaned
-		d.Ended, d.LeftBehind = endedFacts(s.Ended), leftFacts(s.Left)
-		ends = []string{j.ID()}
+		d.Ended = endedFacts(s.Ended)
+		d.LeftBehind, d.LeftOmitted = leftFacts(s.Left)
 	}
+	piece := take(j, contentRoom(budget, d.Ended, d.LeftBehind, d.LeftOmitted))
+	d.Output, d.OutputBytes, d.OmittedBytes, d.Cursor = piece.Text, piece.Cursor, piece.Omitted, piece.Cursor
+
 	var h tool.Header
 	h.Fact("session", d.SessionID)
 	h.Fact("status", d.Status)
@@ -128,6 +145,16 @@ func sessionResult(j *jobs.Job, budget int) tool.Result {
 	if s.State != jobs.Running && !s.Cleaned {
 		h.Fact("cleanup_completed", false)
 	}
-	leftoverHeader(&h, d.Ended, d.LeftBehind)
-	return tool.Result{Text: h.Text(d.Output + d.Ended.hint(d.Output)), Data: d, Ends: ends}
+	leftoverHeader(&h, d.Ended, d.LeftBehind, d.LeftOmitted)
+	return d, h.Text(d.Output + d.Ended.hint(d.Output))
+}
+
+// sessionResult polls a session and tells how it stands.
+func sessionResult(j *jobs.Job, budget int) tool.Result {
+	d, text := session(j, budget, (*jobs.Job).Poll)
+	var ends []string
+	if d.Status != jobs.Running {
+		ends = []string{d.SessionID}
+	}
+	return tool.Result{Text: text, Data: d, Ends: ends}
 }

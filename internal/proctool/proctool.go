@@ -24,7 +24,7 @@ type Config struct {
 // New gives the process tools.
 func New(c Config) []tool.Tool {
 	return []tool.Tool{
-		&shell{&c}, &execCommand{&c}, &writeStdin{&c}, &execOutput{&c}, &execList{&c}, &execKill{&c},
+		&shell{&c}, &execCommand{&c}, &writeStdin{&c}, &execWait{&c}, &execOutput{&c}, &execList{&c}, &execKill{&c},
 	}
 }
 
@@ -33,7 +33,14 @@ const (
 	tokenBytes = 4 // a token is taken as so many bytes
 
 	defaultTokens = 6000
-	maxTokens     = 11250 // 45,000 bytes: what the strictest of the known clients lets through whole
+	maxTokens     = 11250
+
+	// maxText is what the strictest of the known clients lets through whole. The
+	// text of a result stays under it.
+	maxText = tokenBytes * maxTokens
+	// headerRoom is more than the facts of any result take, what was ended and
+	// what was left behind not counted.
+	headerRoom = 512
 )
 
 // outputBudget asks for max_output_tokens and gives it in bytes.
@@ -41,7 +48,8 @@ func outputBudget(in *tool.Arguments) int {
 	return tokenBytes * int(in.Int("max_output_tokens", tool.Range{Default: defaultTokens, Min: 1, Max: maxTokens, Clamp: true}))
 }
 
-// find asks for session_id and gives the session.
+// find asks for session_id and gives the session, once the arguments are known to
+// be right.
 func (c *Config) find(in *tool.Arguments) func() (*jobs.Job, error) {
 	id := in.NeedText("session_id")
 	return func() (*jobs.Job, error) {
@@ -52,8 +60,9 @@ func (c *Config) find(in *tool.Arguments) func() (*jobs.Job, error) {
 	}
 }
 
-func (c *Config) turn(err error, program string) error {
-	return border.Error(err, border.Place{Root: c.Tree.Root(), Argument: "workdir", Program: program})
+// turn is the error of the contract for an error about a start.
+func (c *Config) turn(err error, dir, program string) error {
+	return border.Error(err, border.Place{Root: c.Tree.Root(), Argument: "workdir", Dir: dir, Program: program})
 }
 
 // noPlan is what plans share that hold nothing.

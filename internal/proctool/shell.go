@@ -59,13 +59,13 @@ func (t *shell) Prepare(_ context.Context, call tool.Call) (tool.Plan, error) {
 	}
 	dir, err := t.Tree.Dir(workdir)
 	if err != nil {
-		return nil, t.turn(err, "")
+		return nil, t.turn(err, workdir, "")
 	}
 	p.dir = dir
 	p.env = t.Environment.forChild(t.Environment.Shell, dir.Path(), false)
 	if p.file, err = proc.Look(p.argv[0], dir.Path(), p.env); err != nil {
 		dir.Close()
-		return nil, t.turn(err, p.argv[0])
+		return nil, t.turn(err, workdir, p.argv[0])
 	}
 	return p, nil
 }
@@ -101,6 +101,7 @@ type shellData struct {
 	WallMS        int64      `json:"wall_ms"`
 	Ended         *ended     `json:"ended"`
 	LeftBehind    []left     `json:"left_behind"`
+	LeftOmitted   int        `json:"left_behind_omitted,omitempty"` // not named in LeftBehind
 	Guard         string     `json:"guard"`
 }
 
@@ -113,29 +114,34 @@ func (p *shellPlan) Run(ctx context.Context, _ tool.Reporter) (tool.Result, erro
 		Output: func(s proc.Stream, b []byte) { streams[s-proc.Stdout].write(b) },
 	})
 	if err != nil {
-		return tool.Result{}, p.turn(err, p.argv[0])
+		return tool.Result{}, p.turn(err, p.dir.Name(), p.argv[0])
 	}
 
 	timer := time.NewTimer(p.timeout)
 	defer timer.Stop()
 	d := shellData{Status: jobs.Exited, Guard: guardNone}
+	cancelled := false
 	select {
-	case <-run.Done():
+	case <-run.Exited():
 	case <-timer.C:
-		d.Status = jobs.TimedOut
-	case <-ctx.Done():
-		run.End(proc.TERM, jobs.KillGrace)
-		<-run.Done()
-		return tool.Result{}, tool.NewError(tool.UncertainOutcome).CausedBy(ctx.Err())
-	}
-	if d.Status == jobs.TimedOut {
-		run.End(proc.TERM, jobs.KillGrace)
-		select {
-		case <-run.Done():
-		case <-ctx.Done():
-			<-run.Done()
-			return tool.Result{}, tool.NewError(tool.UncertainOutcome).CausedBy(ctx.Err())
+		if !closed(run.Exited()) { // else it ended first, and what is left is the clean-up
+			d.Status = jobs.TimedOut
+			run.End(proc.TERM, jobs.KillGrace)
 		}
+	case <-ctx.Done():
+		if !closed(run.Exited()) {
+			cancelled = true
+			run.End(proc.TERM, jobs.KillGrace)
+		}
+	}
+	select {
+	case <-run.Done(): // soon, and in bounded time
+	case <-ctx.Done():
+		cancelled = cancelled || !closed(run.Done())
+		<-run.Done()
+	}
+	if cancelled { // S6
+		return tool.Result{}, tool.NewError(tool.UncertainOutcome).CausedBy(ctx.Err())
 	}
 	exit := run.Exit()
 	if !exit.Cleaned { // S6: nothing that would let a model carry on
@@ -146,18 +152,32 @@ func (p *shellPlan) Run(ctx context.Context, _ tool.Reporter) (tool.Result, erro
 	if d.Status == jobs.Exited && exit.Signal != "" {
 		d.Status = jobs.Signaled
 	}
-	d.Ended, d.LeftBehind = endedFacts(exit.Ended), leftFacts(exit.Left)
+	d.Ended = endedFacts(exit.Ended)
+	d.LeftBehind, d.LeftOmitted = leftFacts(exit.Left)
 
 	// each stream has half of the budget, and what the other leaves of its own
 	for i := range streams {
 		streams[i].finish()
 	}
-	errBudget := p.budget - min(p.budget/2, int(min(streams[0].kept.Total(), int64(p.budget))))
+	budget := max(0, contentRoom(p.budget, d.Ended, d.LeftBehind, d.LeftOmitted)-len(stderrMark))
+	errBudget := budget - min(budget/2, int(min(streams[0].kept.Total(), int64(budget))))
 	d.Stderr, d.StderrOmitted = streams[1].text(errBudget)
-	d.Stdout, d.StdoutOmitted = streams[0].text(p.budget - len(d.Stderr))
+	d.Stdout, d.StdoutOmitted = streams[0].text(budget - len(d.Stderr))
 	d.StdoutBytes, d.StderrBytes = streams[0].bytes, streams[1].bytes
 
 	return tool.Result{Text: d.text(p.timeout), Data: d}, nil
+}
+
+// stderrMark stands between the two streams in the text.
+const stderrMark = "\n[stderr]\n"
+
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
 }
 
 func (d *shellData) text(timeout time.Duration) string {
@@ -176,13 +196,14 @@ func (d *shellData) text(timeout time.Duration) string {
 		h.Fact("stderr_omitted", d.StderrOmitted)
 	}
 	h.Fact("wall_ms", d.WallMS)
-	leftoverHeader(&h, d.Ended, d.LeftBehind)
+	leftoverHeader(&h, d.Ended, d.LeftBehind, d.LeftOmitted)
 	body := d.Stdout
 	if d.Stderr != "" {
-		if body != "" && !strings.HasSuffix(body, "\n") {
-			body += "\n"
+		mark := stderrMark
+		if body == "" || strings.HasSuffix(body, "\n") {
+			mark = mark[1:]
 		}
-		body += "[stderr]\n" + d.Stderr
+		body += mark + d.Stderr
 	}
 	return h.Text(body + d.Ended.hint(body))
 }
@@ -213,13 +234,17 @@ func (s *stream) finish() {
 	s.kept.Write(s.decoder.Flush(nil))
 }
 
+// lookBack is how much of what is in front of the tail is looked at, to know whether
+// the tail starts within a terminal sequence: all that is kept, up to this.
+const lookBack = 1 << 20
+
 // text is the clean text within a budget of bytes, and how much of the decoded
 // stream is left out of it.
 func (s *stream) text(budget int) (text string, omitted int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	text = termtext.Fit(budget, func(n int) string {
-		cut := s.kept.Cut(n, termtext.LookBack)
+		cut := s.kept.Cut(n, lookBack)
 		omitted = cut.Omitted
 		head := termtext.Clean(cut.Head)
 		if omitted == 0 {
@@ -233,5 +258,8 @@ func (s *stream) text(budget int) (text string, omitted int64) {
 		c.Skip(cut.Before)
 		return string(c.Flush(c.Append(head, cut.Tail)))
 	})
+	if len(text) > budget { // there is not even room for the note
+		text, omitted = "", s.kept.Total()
+	}
 	return text, omitted
 }

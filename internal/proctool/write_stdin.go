@@ -31,8 +31,8 @@ func (t *writeStdin) Definition() tool.Definition {
 		"close": {"type": "boolean", "description": "then give end of file"},
 		"yield_time_ms": {"type": "integer", "minimum": 250, "maximum": 300000, "description": "default 5000 for a poll (at most 300000), 250 with input (at most 30000)"},
 		"max_output_tokens": {"type": "integer", "minimum": 1, "maximum": 11250, "description": "default 6000"},
-		"cols": {"type": "integer", "minimum": 1, "maximum": 1000, "description": "resize the terminal"},
-		"rows": {"type": "integer", "minimum": 1, "maximum": 1000}
+		"cols": {"type": "integer", "minimum": 1, "maximum": 500, "description": "resize the terminal"},
+		"rows": {"type": "integer", "minimum": 1, "maximum": 200}
 	},
 	"required": ["session_id"],
 	"additionalProperties": false
@@ -51,8 +51,8 @@ func (t *writeStdin) Prepare(_ context.Context, call tool.Call) (tool.Plan, erro
 	}
 	p.yield = time.Duration(in.Int("yield_time_ms", wait)) * time.Millisecond
 	p.budget = outputBudget(in)
-	cols := in.Int("cols", tool.Range{Min: 1, Max: 1000})
-	rows := in.Int("rows", tool.Range{Min: 1, Max: 1000})
+	cols := in.Int("cols", tool.Range{Min: 1, Max: maxCols})
+	rows := in.Int("rows", tool.Range{Min: 1, Max: maxRows})
 	switch {
 	case len(p.chars) > maxInput:
 		in.Fail("chars", "at most 4096 bytes, so that all of it can be shown to the user")
