@@ -134,7 +134,7 @@ func (t *Tree) attempt(ctx context.Context, asked string, ch change, last bool) 
 		}
 		return Commit{}, &Error{Reason: NotRegular, Path: asked, What: "directory"}
 	}
-	dir, err := p.dir.Open(".")
+	dir, err := p.dir.OpenFile(".", os.O_RDONLY|openWithoutWaiting, 0)
 	if err != nil {
 		return Commit{}, err
 	}

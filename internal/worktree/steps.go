@@ -22,7 +22,7 @@ func realSteps() steps {
 	return steps{
 		lock: tryLock,
 		temp: func(dir *os.Root, name string, perm os.FileMode) (*os.File, error) {
-			return dir.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
+			return dir.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL|openWithoutWaiting, perm)
 		},
 		write: (*os.File).Write,
 		close: (*os.File).Close,
