@@ -66,7 +66,7 @@ func New(c Config) (*Suite, error) {
 	}
 	s := &Suite{config: c, tree: tree, table: table}
 	s.closing, s.shut = context.WithCancel(context.Background())
-	tools := append(filetool.New(tree, c.Limits.MaxPageBytes), proctool.New(proctool.Config{
+	tools := append(filetool.New(tree, c.Limits.MaxPageBytes, c.Limits.MaxFileBytes), proctool.New(proctool.Config{
 		Tree: tree, Table: s.table, Shell: c.Shell, StreamBytes: int(c.Limits.MaxOutputBytes),
 		Environment: proctool.Environment{
 			Base: c.Environ, Shell: proctool.Policy(c.Env.Shell), Exec: proctool.Policy(c.Env.Exec),

@@ -97,6 +97,8 @@ func TestTheSDKsClientUsesEachTool(t *testing.T) {
 	if want("replace", data, "code", "stale", "kind", "refused"); !isError || !strings.HasPrefix(text, "stale: ") {
 		t.Errorf("stale replace: %q", text)
 	}
+	_, data, _ = call("edit", map[string]any{"path": "a.txt", "expected_sha256": data["current_sha256"], "edits": []any{map[string]any{"old_text": "two", "new_text": "2"}}})
+	want("edit", data, "committed", true, "size", 2)
 	_, data, _ = call("shell", map[string]any{"argv": []string{"/bin/sh", "-c", "cat; exit 4"}, "stdin": "given"})
 	want("shell", data, "status", "exited", "exit_code", 4, "stdout", "given")
 	_, data, _ = call("exec_command", map[string]any{"cmd": "echo ready; sleep 300", "yield_time_ms": 250})
@@ -107,6 +109,10 @@ func TestTheSDKsClientUsesEachTool(t *testing.T) {
 	_, data, isError = call("write_stdin", map[string]any{"session_id": id, "chars": "x"})
 	if want("write_stdin", data, "code", "approval_unavailable"); !isError {
 		t.Error("input was written without the user's yes")
+	}
+	_, data, _ = call("exec_wait", map[string]any{"until": "output", "timeout_ms": 20000})
+	if sessions, _ := data["sessions"].([]any); len(sessions) != 1 {
+		t.Errorf("exec_wait: %v", data)
 	}
 	_, data, _ = call("exec_output", map[string]any{"session_id": id})
 	want("exec_output", data, "output", "ready\n", "eof", false)

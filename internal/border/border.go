@@ -6,9 +6,11 @@ package border
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/belayhq/belay/internal/jobs"
 	"github.com/belayhq/belay/internal/proc"
+	"github.com/belayhq/belay/internal/textedit"
 	"github.com/belayhq/belay/internal/worktree"
 	"github.com/belayhq/belay/tool"
 )
@@ -17,6 +19,7 @@ import (
 // shown to the model; none of it is shown to anybody else.
 type Place struct {
 	Root     string // of the tree
+	Path     string // of the file
 	Argument string // the name of the argument that held the path
 	Dir      string // the working directory of a start
 	Program  string // as it was asked for
@@ -35,6 +38,9 @@ func Error(err error, at Place) error {
 		start *proc.StartError
 		full  *jobs.FullError
 	)
+	if e := editError(err, at); e != nil {
+		return e
+	}
 	switch {
 	case errors.As(err, &own):
 		return own
@@ -99,6 +105,38 @@ func fileError(e *worktree.Error, at Place) *tool.Error {
 		return tool.NewError(tool.UncertainOutcome, path)
 	}
 	return tool.NewError(tool.UncertainOutcome)
+}
+
+// editError is for the errors of textedit, nil for others.
+func editError(err error, at Place) error {
+	path := fact("path", at.Path)
+	var (
+		notText   *textedit.NotTextError
+		empty     *textedit.EmptyError
+		miss      *textedit.MissError
+		ambiguous *textedit.AmbiguousError
+		overlap   *textedit.OverlapError
+		large     *textedit.TooLargeError
+	)
+	switch {
+	case errors.As(err, &notText):
+		return tool.NewError(tool.NotText, path)
+	case errors.As(err, &empty):
+		return tool.Invalid(fmt.Sprintf("edits[%d].old_text", empty.Edit), "text that is not empty")
+	case errors.As(err, &miss):
+		facts := []tool.Fact{path, fact("edit", miss.Edit)}
+		if miss.NearLine > 0 {
+			facts = append(facts, fact("near_line", miss.NearLine), fact("near_percent", miss.NearPercent), fact("differs", miss.Differs))
+		}
+		return tool.NewError(tool.NoMatch, facts...)
+	case errors.As(err, &ambiguous):
+		return tool.NewError(tool.AmbiguousMatch, path, fact("edit", ambiguous.Edit), fact("matches", ambiguous.Matches), fact("lines", ambiguous.Lines))
+	case errors.As(err, &overlap):
+		return tool.Invalid(fmt.Sprintf("edits[%d]", overlap.Edit), fmt.Sprintf("text that no other edit changes: edits[%d] does", overlap.Other))
+	case errors.As(err, &large):
+		return tool.NewError(tool.TooLarge, path, fact("what", "content"), fact("limit", large.Limit), fact("actual", large.Actual))
+	}
+	return nil
 }
 
 // badName says what a path has to be, for each fault of a name.

@@ -1,4 +1,4 @@
-// Package filetool is the verbs on files: read and replace. It turns arguments
+// Package filetool is the verbs on files: read, replace and edit. It turns arguments
 // into calls of one tree and outcomes into results; the promises about files are
 // the tree's.
 package filetool
@@ -9,11 +9,12 @@ import (
 	"github.com/belayhq/belay/tool"
 )
 
-// New gives the file tools on a tree. maxPage is the largest page in bytes.
-func New(tree *worktree.Tree, maxPage int64) []tool.Tool {
-	return []tool.Tool{&read{tree, maxPage}, &replace{tree}}
+// New gives the file tools on a tree. maxPage is the largest page in bytes, maxFile
+// the largest content that a file may get.
+func New(tree *worktree.Tree, maxPage, maxFile int64) []tool.Tool {
+	return []tool.Tool{&read{tree, maxPage}, &replace{tree}, &edit{tree, maxFile}}
 }
 
-func turn(err error, tree *worktree.Tree) error {
-	return border.Error(err, border.Place{Root: tree.Root(), Argument: "path"})
+func turn(err error, tree *worktree.Tree, path string) error {
+	return border.Error(err, border.Place{Root: tree.Root(), Argument: "path", Path: path})
 }

@@ -83,7 +83,7 @@ type readData struct {
 func (p *readPlan) Run(ctx context.Context, _ tool.Reporter) (tool.Result, error) {
 	page, err := p.tree.Read(ctx, p.request)
 	if err != nil {
-		return tool.Result{}, turn(err, p.tree)
+		return tool.Result{}, turn(err, p.tree, p.request.Name)
 	}
 	d := readData{
 		Path: page.Path, Size: page.Size, Offset: page.Offset, EOF: page.EOF, Changed: page.Changed,

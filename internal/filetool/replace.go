@@ -96,8 +96,13 @@ type commitData struct {
 func (p *replacePlan) Run(ctx context.Context, _ tool.Reporter) (tool.Result, error) {
 	c, err := p.tree.Commit(ctx, p.name, p.content, p.expect)
 	if err != nil {
-		return tool.Result{}, turn(err, p.tree)
+		return tool.Result{}, turn(err, p.tree, p.name)
 	}
+	d := newCommitData(c)
+	return tool.Result{Text: d.header().Text(""), Data: d}, nil
+}
+
+func newCommitData(c worktree.Commit) commitData {
 	d := commitData{
 		Path: c.Path, SHA256: c.SHA256, Size: c.Size,
 		Changed: c.Changed, Created: c.Created, Committed: c.Committed, Durable: c.Durable,
@@ -105,6 +110,10 @@ func (p *replacePlan) Run(ctx context.Context, _ tool.Reporter) (tool.Result, er
 	if c.Previous != "" {
 		d.PreviousSHA256 = &c.Previous
 	}
+	return d
+}
+
+func (d *commitData) header() *tool.Header {
 	var h tool.Header
 	h.Fact("path", d.Path)
 	h.Fact("sha256", d.SHA256)
@@ -117,5 +126,5 @@ func (p *replacePlan) Run(ctx context.Context, _ tool.Reporter) (tool.Result, er
 		h.Fact("committed", d.Committed)
 		h.Fact("durable", d.Durable)
 	}
-	return tool.Result{Text: h.Text(""), Data: d}, nil
+	return &h
 }
