@@ -108,7 +108,7 @@ func TestP5_LinesLookAsOnATerminal(t *testing.T) {
 // Long runs: BELAY_TEST_LONG=1.
 func TestP5_RandomLinesLookAsOnATerminal(t *testing.T) {
 	t.Parallel()
-	rounds := 3000
+	rounds := 1000
 	if os.Getenv("BELAY_TEST_LONG") != "" {
 		rounds = 30_000
 	}

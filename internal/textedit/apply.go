@@ -118,6 +118,11 @@ func find(content []byte, start, edit int, e Edit) (place, error) {
 		at = -1
 	}
 	if at < 0 {
+		if marked {
+			if i := bytes.Index(body, p.old); i >= 0 { // there, but not at the beginning
+				return p, found(edit, body, i, 99, DiffersText)
+			}
+		}
 		return p, miss(body, p.old, edit)
 	}
 	if !p.all && !marked {

@@ -30,9 +30,6 @@ func (e *MissError) Error() string {
 // is easily overlooked, then the lines that share most with old. Each step is
 // one pass over body.
 func miss(body, old []byte, edit int) error {
-	if at := bytes.Index(body, old); at >= 0 { // it was to be at the beginning of the file
-		return found(edit, body, at, 99, DiffersText)
-	}
 	lf := bytes.ReplaceAll(old, []byte("\r\n"), []byte("\n"))
 	for _, other := range [][]byte{lf, bytes.ReplaceAll(lf, []byte("\n"), []byte("\r\n"))} {
 		if bytes.Equal(other, old) {
