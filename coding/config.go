@@ -19,6 +19,11 @@ type Config struct {
 	Protect []string // names that the file tools do not write to [.git .belay]
 	Environ []string // the environment that children inherit from [os.Environ]
 	Shell   string   // the user's shell, by name or path [$SHELL, else the platform's]
+
+	// Keeper is the program, by its absolute path, with its arguments, that ends
+	// what runs if this process is killed: it calls RunKeeper and does nothing else
+	// [none: then a SIGKILL of this process leaves its children alive on Unix].
+	Keeper []string
 }
 
 // Limits are in force from the start and are reported by Doctor.

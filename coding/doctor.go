@@ -17,8 +17,9 @@ type Report struct {
 	Warning  string   `json:"warning"`
 	Root     string   `json:"root"`
 	Limits   Limits   `json:"limits"`
-	Shell    string   `json:"shell"` // program file of the user's shell, "" if there is none
-	PTY      bool     `json:"pty"`   // a pseudo-terminal could be had
+	Shell    string   `json:"shell"`  // program file of the user's shell, "" if there is none
+	PTY      bool     `json:"pty"`    // a pseudo-terminal could be had
+	Keeper   bool     `json:"keeper"` // what runs ends even if this process is killed
 	Guard    string   `json:"guard"`
 	Temp     string   `json:"temp"` // directory for temporary files
 	Protect  []string `json:"protect"`
@@ -47,6 +48,7 @@ func (s *Suite) Doctor(ctx context.Context) Report {
 	}
 	_, err = s.probe(ctx, `{"cmd":"exit 0","tty":true}`)
 	r.PTY = err == nil
+	r.Keeper = s.table.Kept()
 	if f, err := os.CreateTemp("", "belay-doctor-*"); err != nil {
 		r.Missing = append(r.Missing, "a temporary directory that can be written to")
 	} else {

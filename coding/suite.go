@@ -11,12 +11,14 @@ package coding
 import (
 	"context"
 	"errors"
+	"io"
 	"sync"
 	"time"
 
 	"github.com/belayhq/belay/internal/dispatch"
 	"github.com/belayhq/belay/internal/filetool"
 	"github.com/belayhq/belay/internal/jobs"
+	"github.com/belayhq/belay/internal/proc"
 	"github.com/belayhq/belay/internal/proctool"
 	"github.com/belayhq/belay/internal/worktree"
 	"github.com/belayhq/belay/tool"
@@ -64,6 +66,7 @@ func New(c Config) (*Suite, error) {
 		tree.Close()
 		return nil, &ConfigError{Setting: "TMPDIR", Expects: "an absolute path: there is no current directory"}
 	}
+	table.KeepWith(c.Keeper)
 	s := &Suite{config: c, tree: tree, table: table}
 	s.closing, s.shut = context.WithCancel(context.Background())
 	tools := append(filetool.New(tree, c.Limits.MaxPageBytes, c.Limits.MaxFileBytes), proctool.New(proctool.Config{
@@ -79,6 +82,11 @@ func New(c Config) (*Suite, error) {
 	}
 	return s, nil
 }
+
+// RunKeeper is the whole work of the program that Config.Keeper names: it reads
+// from its standard input what is started and what ends, until this process is
+// gone, then ends what is left and returns.
+func RunKeeper(stdin io.Reader) { proc.RunKeeper(stdin) }
 
 // Root is the resolved absolute path of the worktree.
 func (s *Suite) Root() string { return s.tree.Root() }

@@ -110,7 +110,7 @@ func TestTheSDKsClientUsesEachTool(t *testing.T) {
 	if want("write_stdin", data, "code", "approval_unavailable"); !isError {
 		t.Error("input was written without the user's yes")
 	}
-	_, data, _ = call("exec_wait", map[string]any{"until": "output", "timeout_ms": 20000})
+	_, data, _ = call("exec_wait", map[string]any{"until": "output", "timeout_ms": 100})
 	if sessions, _ := data["sessions"].([]any); len(sessions) != 1 {
 		t.Errorf("exec_wait: %v", data)
 	}
@@ -259,6 +259,8 @@ func TestTheServerAndItsChildrenEnd(t *testing.T) {
 		{"SIGTERM", func(r *raw) { r.cmd.Process.Signal(syscall.SIGTERM) }, 143, false},
 		{"SIGINT", func(r *raw) { r.cmd.Process.Signal(os.Interrupt) }, 130, true},
 		{"SIGHUP", func(r *raw) { r.cmd.Process.Signal(syscall.SIGHUP) }, 143, false},
+		{"SIGKILL", func(r *raw) { r.cmd.Process.Kill() }, -1, false},
+		{"SIGKILL, children ignore TERM", func(r *raw) { r.cmd.Process.Kill() }, -1, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -279,6 +281,12 @@ func TestTheServerAndItsChildrenEnd(t *testing.T) {
 			}
 			if got := r.cmd.ProcessState.ExitCode(); got != c.code {
 				t.Errorf("exit code %d, want %d", got, c.code)
+			}
+			for range 500 { // after a SIGKILL it is the keeper that ends it
+				if c.code >= 0 || !running(child) {
+					break
+				}
+				time.Sleep(10 * time.Millisecond)
 			}
 			if running(child) {
 				t.Error("a child lives on")

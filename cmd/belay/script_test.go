@@ -13,8 +13,11 @@ import (
 )
 
 // The test binary is belay itself when it is called by that name, so the scripts
-// run the real program.
+// run the real program; as a keeper belay is started by its path.
 func TestMain(m *testing.M) {
+	if len(os.Args) == 2 && os.Args[1] == "keeper" {
+		os.Exit(cli.Main())
+	}
 	testscript.Main(m, map[string]func(){"belay": func() { os.Exit(cli.Main()) }})
 }
 

@@ -58,8 +58,16 @@ type program struct {
 	root     string // --root
 }
 
+// keeperCommand is how belay starts itself as the keeper of what it runs. It is
+// looked at before anything else is made: a keeper has to be there at once.
+const keeperCommand = "keeper"
+
 // Main runs the program and gives its exit code.
 func Main() int {
+	if len(os.Args) == 2 && os.Args[1] == keeperCommand {
+		coding.RunKeeper(os.Stdin)
+		return 0
+	}
 	p := &program{in: os.Stdin, out: os.Stdout, err: os.Stderr, environ: os.Environ(), getenv: os.Getenv}
 	// The reader of standard output may leave (belay tools | head): that is an
 	// error of a write like any other, not the end by SIGPIPE in mid-work. It is
@@ -175,7 +183,17 @@ func (p *program) version() *cobra.Command {
 
 // suite opens the tools on the root.
 func (p *program) suite() (*coding.Suite, error) {
-	return coding.New(coding.Config{Root: p.root, Environ: p.environ})
+	return coding.New(coding.Config{Root: p.root, Environ: p.environ, Keeper: keeper()})
+}
+
+// keeper is the command line of this program as a keeper, or nil where it does not
+// know where it is.
+func keeper() []string {
+	exe, err := os.Executable()
+	if err != nil {
+		return nil
+	}
+	return []string{exe, keeperCommand}
 }
 
 // exitOf is the code for an error of the contract.

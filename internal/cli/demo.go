@@ -59,7 +59,7 @@ func (p *program) runDemo(ctx context.Context) (err error) {
 	if err := os.Symlink(filepath.Join("..", "secret.txt"), filepath.Join(root, "innocent.txt")); err != nil {
 		return fmt.Errorf("no link in the temporary worktree: %w", err)
 	}
-	suite, err := coding.New(coding.Config{Root: root, Environ: p.environ, Shell: demoShell})
+	suite, err := coding.New(coding.Config{Root: root, Environ: p.environ, Shell: demoShell, Keeper: keeper()})
 	if err != nil {
 		return err
 	}

@@ -34,10 +34,15 @@ func (p *program) doctor() *cobra.Command {
 				if !r.PTY {
 					pty = "not available: tty is refused"
 				}
+				kept := "end too"
+				if !r.Keeper {
+					kept = "live on: there is no keeper"
+				}
 				rows := [][2]string{
 					{"root", r.Root},
 					{"shell", shell},
 					{"terminal", pty},
+					{"after a SIGKILL", "of belay its children " + kept},
 					{"guard", r.Guard},
 					{"environment", "shell: " + r.EnvShell + ", exec_command: " + r.EnvExec},
 					{"protected names", strings.Join(r.Protect, " ")},

@@ -46,6 +46,9 @@ type Job struct {
 	mu    sync.Mutex
 	cause State  // TimedOut or Killed once belay ends it, "" before
 	final Status // set before done is closed, never after
+
+	size      proc.Size // of the terminal
+	resizedAt int64     // position in the output at which it became that
 }
 
 // Status is what is known of a session at one moment.
@@ -68,6 +71,9 @@ func (t *Table) Start(ctx context.Context, s Spec) (*Job, error) {
 	j := &Job{
 		id: randomID(), mode: s.Mode, tty: s.Proc.TTY != nil, preview: s.Preview,
 		started: time.Now(), output: newRecord(t.limits.TailBytes, t.logs.Log()), done: make(chan struct{}),
+	}
+	if s.Proc.TTY != nil {
+		j.size = *s.Proc.TTY
 	}
 	s.Proc.Merge = true
 	s.Proc.Output = func(_ proc.Stream, p []byte) { j.output.write(p) }
@@ -135,9 +141,6 @@ func (j *Job) Kill(ctx context.Context, first proc.Signal, grace time.Duration) 
 	case <-ctx.Done():
 	}
 }
-
-// Resize gives the terminal of the session another size.
-func (j *Job) Resize(size proc.Size) error { return j.proc.Resize(size) }
 
 func (j *Job) ID() string      { return j.id }
 func (j *Job) Mode() Mode      { return j.mode }

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -156,8 +155,3 @@ func says(t testing.TB, j *Job, text string) {
 		time.Sleep(time.Millisecond)
 	}
 }
-
-func asRoot() bool { return os.Geteuid() == 0 }
-
-// kill ends one process that a test made on purpose.
-func kill(pid int) { syscall.Kill(pid, syscall.SIGKILL) }

@@ -49,6 +49,10 @@ type Table struct {
 	logs   *spool.Dir
 	mark   string // of this runtime, the beginning of each process's own
 
+	keeperMu   sync.Mutex
+	keeperArgv []string
+	kept       *proc.Keeper // nil before the first start, and where there is none
+
 	mu       sync.Mutex
 	jobs     map[string]*Job
 	finished []*Job              // oldest end first
@@ -117,6 +121,7 @@ func (t *Table) launch(ctx context.Context, s proc.Spec, j *Job, timeout time.Du
 	// would be taken for its own.
 	s.Mark = t.mark + "_" + randomID()
 	s.Env = append(without(s.Env, markVariable), markVariable+s.Mark)
+	s.Keeper = t.keeper()
 	p, err := proc.Start(ctx, s)
 
 	t.mu.Lock()
@@ -216,6 +221,7 @@ func (t *Table) Close(ctx context.Context) error {
 	t.mu.Unlock()
 
 	err := t.awaitIdle(ctx)
+	t.dismiss()
 	removed := make(chan error, 1)
 	go func() { removed <- t.logs.Close() }()
 	if ctx.Err() != nil { // what could not be ended is no reason to leave the logs

@@ -21,6 +21,7 @@ func (t *execOutput) Definition() tool.Definition {
 	"properties": {
 		"session_id": {"type": "string"},
 		"cursor": {"type": "integer", "description": "bytes (default 0); negative counts from the end"},
+		"view": {"type": "string", "enum": ["log", "screen"], "description": "screen: what the terminal of a tty session shows now"},
 		"max_output_tokens": {"type": "integer", "minimum": 1, "maximum": 11250, "description": "default 6000"}
 	},
 	"required": ["session_id"],
@@ -35,13 +36,23 @@ func (t *execOutput) Prepare(_ context.Context, call tool.Call) (tool.Plan, erro
 	find := t.find(in)
 	p := &outputPlan{noPlan: noPlan{"exec_output"}}
 	p.cursor = in.Int("cursor", tool.Range{Min: math.MinInt64, Max: math.MaxInt64})
+	screen := in.OneOf("view", "log", "screen") == "screen"
 	p.budget = outputBudget(in)
+	if screen && in.Has("cursor") {
+		in.Fail("cursor", "to be given only with view: log")
+	}
 	if err := in.Err(); err != nil {
 		return nil, err
 	}
 	j, err := find()
 	if err != nil {
 		return nil, err
+	}
+	if screen {
+		if !j.TTY() {
+			return nil, tool.Invalid("view", "log: only a session that was started with tty: true has a screen")
+		}
+		return &screenPlan{noPlan{"exec_output"}, j, p.budget}, nil
 	}
 	p.job = j
 	return p, nil

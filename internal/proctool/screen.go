@@ -2,6 +2,7 @@ package proctool
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"strconv"
@@ -10,8 +11,11 @@ import (
 
 	"github.com/charmbracelet/x/vt"
 
+	"github.com/belayhq/belay/internal/capture"
+	"github.com/belayhq/belay/internal/jobs"
 	"github.com/belayhq/belay/internal/proc"
 	"github.com/belayhq/belay/internal/termtext"
+	"github.com/belayhq/belay/tool"
 )
 
 // Bounds of a screen. The emulator takes some 3 MB a second of ordinary output;
@@ -130,6 +134,75 @@ func clampParams(output []byte) []byte {
 	return out
 }
 
-// afterReset is where what a terminal was told before does not matter any more: at
-// its last full reset, or -1.
-func afterReset(output []byte) int { return strings.LastIndex(string(output), "\x1bc") }
+type screenPlan struct {
+	noPlan
+	job    *jobs.Job
+	budget int
+}
+
+// screenData is the result of view: screen as data; its names are the contract's.
+type screenData struct {
+	SessionID    string     `json:"session_id"`
+	Status       jobs.State `json:"status"`
+	ExitCode     *int       `json:"exit_code"`
+	Output       string     `json:"output"`
+	OmittedBytes int64      `json:"omitted_bytes"`
+	Rows         int        `json:"rows"`
+	Cols         int        `json:"cols"`
+	CursorRow    int        `json:"cursor_row"`
+	CursorCol    int        `json:"cursor_col"`
+	Exact        bool       `json:"exact"`
+}
+
+func (p *screenPlan) Run(context.Context, tool.Reporter) (tool.Result, error) {
+	state := p.job.Status()
+	size, since := p.job.Size()
+	output, from := p.job.Last(screenBytes)
+	shown, err := render(output, size)
+	if err == errScreenTime && len(output) > screenLess {
+		cut := len(output) - screenLess
+		cut += capture.StartOfPart(output[cut:])
+		output, from = output[cut:], from+int64(cut)
+		shown, err = render(output, size)
+	}
+	if err != nil {
+		return tool.Result{}, tool.NewError(tool.ReadFailed, tool.Fact{Name: "reason", Value: "io"})
+	}
+	d := screenData{
+		SessionID: p.job.ID(), Status: state.State, Rows: size.Rows, Cols: size.Cols,
+		CursorRow: shown.row, CursorCol: shown.col,
+		// All that was printed since the terminal had this size, from its beginning or
+		// a full reset on, is behind what is shown.
+		Exact: since == 0 && from == 0,
+	}
+	if reset := lastReset(output); reset >= 0 && from+int64(reset) >= since {
+		d.Exact = true
+	}
+	var h tool.Header
+	h.Fact("session", d.SessionID)
+	h.Fact("status", d.Status)
+	if state.State != jobs.Running {
+		var signal *string
+		signal, d.ExitCode = exitFacts(state.Signal, state.Code)
+		exitHeader(&h, d.ExitCode, signal)
+	}
+	h.Fact("rows", d.Rows)
+	h.Fact("cols", d.Cols)
+	h.Fact("cursor_row", d.CursorRow)
+	h.Fact("cursor_col", d.CursorCol)
+	h.Fact("exact", d.Exact)
+	d.Output = shown.text
+	if over := len(d.Output) - contentRoom(p.budget, nil, nil, 0); over > 0 { // the lower rows say more
+		if line := strings.IndexByte(d.Output[over:], '\n'); line >= 0 {
+			over += line + 1
+		} else {
+			over += capture.StartOfPart([]byte(d.Output[over:]))
+		}
+		d.OmittedBytes, d.Output = int64(over), d.Output[over:]
+		h.Fact("omitted_bytes", d.OmittedBytes)
+	}
+	return tool.Result{Text: h.Text(d.Output), Data: d}, nil
+}
+
+// lastReset is where the terminal was last told to forget everything, or -1.
+func lastReset(output []byte) int { return bytes.LastIndex(output, []byte("\x1bc")) }

@@ -1,0 +1,40 @@
+package jobs
+
+import "github.com/belayhq/belay/internal/proc"
+
+// KeepWith names the program that ends what runs when this process is killed: an
+// absolute path and arguments, of a program that calls proc.RunKeeper. It is
+// started with the first process, and again if it was lost. Without it, and where
+// it cannot be started, a kill of this process leaves what runs alive on Unix. Call
+// it before the first start.
+func (t *Table) KeepWith(argv []string) { t.keeperArgv = argv }
+
+// Kept tells whether what runs is told to a keeper that is alive.
+func (t *Table) Kept() bool {
+	t.keeperMu.Lock()
+	defer t.keeperMu.Unlock()
+	return t.kept.Alive()
+}
+
+// keeper is the keeper, started if need be, or nil where there is none to be had.
+func (t *Table) keeper() *proc.Keeper {
+	if len(t.keeperArgv) == 0 {
+		return nil
+	}
+	t.keeperMu.Lock()
+	defer t.keeperMu.Unlock()
+	if !t.kept.Alive() {
+		// What a lost one was told of is told to nobody any more: belay still ends it,
+		// but for its own sudden end.
+		t.kept, _ = proc.StartKeeper(t.keeperArgv)
+	}
+	return t.kept
+}
+
+// dismiss lets the keeper go; it ends what it was not told the end of.
+func (t *Table) dismiss() {
+	t.keeperMu.Lock()
+	defer t.keeperMu.Unlock()
+	t.kept.Close()
+	t.kept, t.keeperArgv = nil, nil
+}
