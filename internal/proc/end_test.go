@@ -110,6 +110,25 @@ func TestGraceIsGiven(t *testing.T) {
 	}
 }
 
+// A stopped program gets to act on TERM: it need not be killed (SH-10).
+func TestStoppedProgramIsAsked(t *testing.T) {
+	t.Parallel()
+	s, _ := command(t, "bash", "-c", "set -m; sh -c 'kill -STOP $$' & echo $! > child; trap 'exit 9' TERM; echo $$ > pid; kill -STOP $$; sleep 300")
+	p := start(t, s)
+	pid := pidIn(t, s.Dir, "pid")
+	child := pidIn(t, s.Dir, "child")
+	if _, err := os.Stat("/proc/self/stat"); err == nil {
+		eventually(t, "stop", func() bool { return state(pid) == "T" && state(child) == "T" })
+	} else {
+		time.Sleep(time.Second)
+	}
+	p.End(TERM, time.Hour)
+	if e := await(t, p); e.Code != 9 || !e.Cleaned {
+		t.Errorf("%+v", e)
+	}
+	goneSoon(t, child)
+}
+
 // INT as the first step; KILL still follows.
 func TestFirstSignal(t *testing.T) {
 	t.Parallel()

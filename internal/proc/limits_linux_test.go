@@ -78,7 +78,7 @@ func init() {
 	helpers["become-root"] = func([]string) { // in a copy with the set-uid bit
 		syscall.Setuid(0)
 		fmt.Println("up")
-		time.Sleep(20 * time.Second)
+		time.Sleep(7 * time.Second)
 	}
 	helpers["own-root"] = func(args []string) { // as an ordinary user: starts one that it cannot kill
 		for _, argv := range [][]string{{args[0], "helper:become-root"}, {"/bin/sh", "-c", args[0] + " helper:become-root & read x; exit 3"}} {
@@ -101,9 +101,17 @@ func init() {
 			for _, m := range e.Left {
 				fmt.Println("left", m.PID, m.PID == p.PID())
 			}
+			// It ends after all: it is reaped, and nothing is told twice.
+			<-p.Exited()
+			for p.keptNumber() {
+				time.Sleep(time.Millisecond)
+			}
 		}
 	}
 }
+
+// keptNumber tells whether the program is still to be reaped.
+func (p *Proc) keptNumber() bool { p.mu.Lock(); defer p.mu.Unlock(); return !p.reaped }
 
 // S5, S6: what cannot be ended is told in bounded time, and nothing is claimed.
 func TestWhatCannotBeEndedIsTold(t *testing.T) {

@@ -203,6 +203,15 @@ func alive(pid int) bool {
 	return len(f) > 0 && f[0][0] != 'Z' && f[0][0] != 'X'
 }
 
+func state(pid int) string {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return ""
+	}
+	f := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])
+	return string(f[0])
+}
+
 func goneSoon(t testing.TB, pid int) {
 	t.Helper()
 	if alive(pid) {

@@ -43,6 +43,48 @@ func TestStraysAreNamed(t *testing.T) {
 	}
 }
 
+// In the middle of an exec a process has no environment to be told by.
+func TestStrayInExecIsNamed(t *testing.T) {
+	t.Parallel()
+	rounds := 60
+	if long() {
+		rounds = 2000
+	}
+	for range rounds {
+		s, _ := shell(t, "setsid sh -c 'echo $$ > pid; exec sleep 300' >/dev/null 2>&1 &\nwhile [ ! -s pid ]; do :; done")
+		e := run(t, s)
+		if pid := pidIn(t, s.Dir, "pid"); len(e.Left) != 1 || e.Left[0].PID != pid {
+			t.Errorf("%+v, want %d", e, pid)
+		}
+		sweep(t, pidIn(t, s.Dir, "pid"))
+	}
+}
+
+// S3: where a stray holds the pipe, what the program wrote is still read whole, also when the
+// time is up before the reader came to it; and a stray that floods it does not hold the call.
+func TestHeldPipeIsReadWhole(t *testing.T) {
+	t.Parallel()
+	s, _ := shell(t, "setsid sh -c 'echo $$ > pid; exec sleep 300' & while [ ! -s pid ]; do sleep 0.005; done; head -c 60000 /dev/zero")
+	var n int
+	s.Output = func(_ Stream, p []byte) {
+		if n == 0 {
+			time.Sleep(3 * quiet)
+		}
+		n += len(p)
+	}
+	e := run(t, s)
+	sweep(t, pidIn(t, s.Dir, "pid"))
+	if n != 60000 || len(e.Left) != 1 {
+		t.Errorf("%d bytes, %+v", n, e)
+	}
+	s, _ = shell(t, "setsid sh -c 'echo $$ > pid; exec yes' & while [ ! -s pid ]; do sleep 0.005; done; exit 6")
+	e = run(t, s)
+	sweep(t, pidIn(t, s.Dir, "pid"))
+	if e.Code != 6 || len(e.Left) != 1 {
+		t.Errorf("%+v", e)
+	}
+}
+
 // S8: they are ended by End.
 func TestStraysAreEnded(t *testing.T) {
 	t.Parallel()
@@ -147,4 +189,25 @@ func TestShortLookIsWholeLook(t *testing.T) {
 		p.End(KILL, 0)
 		await(t, p)
 	}
+}
+
+// What was forked during a look is looked at after it: here all of it, since the look is told that
+// the program's own number was the last.
+func TestLookGoesOnWithWhatWasForked(t *testing.T) {
+	t.Parallel()
+	s, _ := shell(t, "sleep 300 & setsid sleep 300 & echo $$ > pid; wait")
+	p := start(t, s)
+	pidIn(t, s.Dir, "pid")
+	eventually(t, "two members, by session and by mark", func() bool {
+		c := &census{
+			leader:  p.pid,
+			session: func(sid int) bool { return sid == p.pid },
+			mark:    func(value []byte) bool { return string(value) == s.Mark },
+			from:    p.pid + 1,
+		}
+		list, err := c.take(p.pid, true)
+		defer closeMembers(list)
+		in, out := split(list)
+		return err == nil && len(in) == 1 && len(out) == 1
+	})
 }

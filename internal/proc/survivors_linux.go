@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"io"
 	"os"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -378,15 +377,28 @@ func number(b []byte) (int, bool) {
 // hasMark looks for a mark in the environment that a process was started with. One that
 // may not be read, or was overwritten, has none.
 func hasMark(pid int, ours func(value []byte) bool) bool {
-	for range 3 {
+	const tries = 50 // of a millisecond each
+	for range tries {
 		n, found := scanEnviron(pid, ours)
-		if n != 0 {
+		if n != 0 || !inExec(pid) {
 			return found
 		}
-		// Empty: either it has no variables, or it is in the middle of an exec.
-		runtime.Gosched()
+		time.Sleep(time.Millisecond)
 	}
 	return false
+}
+
+// inExec tells whether a process is so far into an exec that the old environment is gone and
+// the new one not there yet. Then its arguments are not there either; a program always has one.
+func inExec(pid int) bool {
+	fd, err := unix.Open("/proc/"+strconv.Itoa(pid)+"/cmdline", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(fd)
+	var b [1]byte
+	n, err := ignoringEINTR(func() (int, error) { return unix.Read(fd, b[:]) })
+	return n == 0 && err == nil && birthOf(pid) != 0 // a zombie has none for good
 }
 
 // environBound is where reading an environment ends; the kernel takes no more than 6 MiB.
