@@ -83,6 +83,19 @@ func TestCancel(t *testing.T) {
 	}
 }
 
+// MCP lets nobody cancel initialize, and a client that waits for its answer would
+// wait for ever.
+func TestInitializeIsNotCancelled(t *testing.T) {
+	t.Parallel()
+	for range 20 {
+		p := newPeer(t, newSuite())
+		p.send(initialize, cancelOf(`"init"`))
+		if r := p.reply(); string(r.ID) != `"init"` || r.Error != nil {
+			t.Errorf("%+v", r)
+		}
+	}
+}
+
 // MC-06: a call that does not heed its cancel gives no answer when it ends.
 func TestCancelledCallThatSucceedsIsNotAnswered(t *testing.T) {
 	t.Parallel()
@@ -204,5 +217,9 @@ func TestFlightIsBoundedInBytes(t *testing.T) {
 	close(s.release)
 	for range maxFlightBytes / maxLine {
 		p.reply()
+	}
+	p.send(callOf(`"again"`, "write_stdin", large))
+	if r := p.reply(); string(r.ID) != `"again"` || r.Error != nil {
+		t.Errorf("%+v", r)
 	}
 }

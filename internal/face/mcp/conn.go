@@ -219,7 +219,7 @@ func (c *conn) cancel(id jsonrpc.ID) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	call := c.flight[id]
-	if call == nil || call.cancelled || call.method == methodInitialize { // which MCP lets nobody cancel
+	if call == nil || call.method == methodInitialize { // which MCP lets nobody cancel
 		return false
 	}
 	call.cancelled = true
@@ -375,7 +375,7 @@ func encode(response *jsonrpc.Response, a *answer) []byte {
 func wireError(err error) *jsonrpc.Error {
 	out := jsonrpc.Error{Code: codeInvalidRequest, Message: err.Error()}
 	var wire *jsonrpc.Error
-	if errors.As(err, &wire) && wire.Code != 0 {
+	if errors.As(err, &wire) {
 		out.Code, out.Data = wire.Code, wire.Data
 	}
 	out.Message, _, _ = strings.Cut(out.Message, ": unmarshaling ")
@@ -437,8 +437,8 @@ func (l lines) line() ([]byte, error) {
 }
 
 // skip reads on to the end of a line that is too long; err is what its last part
-// came with.
-func (l lines) skip(head []byte, err error) error {
+// came with. An input that fails will say so again.
+func (l lines) skip(head []byte, err error) *longLine {
 	const keep = 2 * maxID
 	tail := bytes.Clone(head[max(0, len(head)-keep):])
 	for err == bufio.ErrBufferFull {
@@ -446,9 +446,6 @@ func (l lines) skip(head []byte, err error) error {
 		part, err = l.r.ReadSlice('\n')
 		tail = append(tail, part...)
 		tail = append(tail[:0], tail[max(0, len(tail)-keep):]...)
-	}
-	if err != nil && err != io.EOF {
-		return err
 	}
 	return &longLine{head: head[:maxLine], tail: bytes.TrimRight(tail, "\r\n")}
 }

@@ -63,9 +63,10 @@ func TestACallMayEndAfterTheInput(t *testing.T) {
 	t.Parallel()
 	s := newSuite()
 	p := newPeer(t, s).hello()
-	p.send(callOf("1", "exec_wait", `{}`))
+	p.send(callOf("1", "exec_output", `{}`))
 	s.began(t)
 	p.in.Close()
+	time.Sleep(20 * time.Millisecond) // for the server to see the end; too short proves less, and fails nothing
 	close(s.release)
 	if lines := p.rest(); len(lines) != 1 || !strings.Contains(lines[0], `released`) {
 		t.Errorf("got %q", lines)
@@ -90,6 +91,53 @@ func TestAStuckCallDoesNotHoldTheServer(t *testing.T) {
 	if lines := p.rest(); lines != nil {
 		t.Errorf("written after the end: %q", lines)
 	}
+}
+
+// MC-03: the same where the input cannot be interrupted, as a standard input that
+// the system cannot poll: Serve returns all the same, and nothing is written
+// after it.
+func TestNothingIsWrittenAfterTheEnd(t *testing.T) {
+	t.Parallel()
+	s := newSuite()
+	done := make(chan error, 1)
+	s.onCall = func(err error) { done <- err }
+	inR, inW := pipe(t)
+	var out atomicBuffer
+	ctx, stop := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() { served <- Serve(ctx, s, Config{}, io.NopCloser(inR), &out) }()
+	io.WriteString(inW, initialize+"\n"+initialized+"\n"+callOf("1", "exec_wait", `{}`)+"\n")
+	s.began(t)
+	stop()
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+	before := out.String()
+	close(s.release)
+	<-done
+	io.WriteString(inW, `{"jsonrpc":"2.0","id":2,"method":"ping"}`+"\n")
+	time.Sleep(20 * time.Millisecond) // for what would be written; too short proves less, and fails nothing
+	if after := out.String(); after != before {
+		t.Errorf("written after the end: %q", after[len(before):])
+	}
+	inW.Close()
+}
+
+type atomicBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (a *atomicBuffer) Write(p []byte) (int, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.b.Write(p)
+}
+
+func (a *atomicBuffer) String() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.b.String()
 }
 
 // MC-03: when nobody reads the answers any more, the server ends quietly and

@@ -39,8 +39,8 @@ func TestMain(m *testing.M) {
 type suite struct {
 	corridor *dispatch.Corridor
 
-	started chan string   // the ids of calls of shell and exec_wait that began
-	release chan struct{} // ends the calls of exec_wait
+	started chan string   // the ids of calls that began and wait
+	release chan struct{} // ends the calls of exec_wait, which heeds nothing else, and exec_output
 	onCall  func(error)   // told how each call ended; may be nil
 }
 
@@ -90,7 +90,15 @@ func newSuite(more ...tool.Tool) *suite {
 			return tool.Result{Text: "acknowledged"}, nil
 		}},
 		&fake{def("exec_kill", tool.Mutating, tool.Idempotent, none), nil},
-		&fake{def("exec_output", tool.ReadOnly, tool.Safe, none), nil},
+		&fake{def("exec_output", tool.ReadOnly, tool.Safe, none), func(ctx context.Context, _ *tool.Arguments, call tool.Call) (tool.Result, error) {
+			s.started <- call.ID
+			select {
+			case <-s.release:
+				return tool.Result{Text: "released"}, nil
+			case <-ctx.Done():
+				return tool.Result{}, tool.Stopped(ctx.Err())
+			}
+		}},
 		&fake{def("exec_list", tool.ReadOnly, tool.Safe, none), nil},
 		&fake{def("edit", tool.Mutating, tool.Idempotent, none), nil},
 	}

@@ -141,10 +141,10 @@ func (m *message) withoutArguments() []byte {
 // numbers or UUIDs.
 const maxID = 512
 
-// parseID is the SDK's form of an id, for any spelling. The SDK keeps a number
-// as a float64 that it turns into an int64, which loses the digits of large ones
-// and fractions. What it would not give back as it came, and a string with
-// escapes, travels as a string that starts with NUL, followed by the spelling.
+// parseID is the SDK's form of an id, for any spelling. A string is kept with its
+// escapes. The SDK makes an int64 of a number by way of a float64, which loses
+// the digits of large ones and fractions: a number that it would not give back
+// as it came travels as a string that starts with NUL, followed by the spelling.
 // No other string can start so: in JSON a NUL has to be escaped.
 func parseID(literal []byte) (jsonrpc.ID, bool) {
 	if len(literal) == 0 || len(literal) > maxID {
@@ -152,10 +152,8 @@ func parseID(literal []byte) (jsonrpc.ID, bool) {
 	}
 	var value any
 	switch c := literal[0]; {
-	case c == '"' && bytes.IndexByte(literal, '\\') < 0:
-		value = string(literal[1 : len(literal)-1])
 	case c == '"':
-		value = "\x00" + string(literal)
+		value = string(literal[1 : len(literal)-1])
 	case c == '-' || '0' <= c && c <= '9':
 		const exact = 1 << 53 // the whole numbers that a float64 holds
 		n, err := strconv.ParseInt(string(literal), 10, 64)
@@ -181,7 +179,7 @@ func appendID(line []byte, id jsonrpc.ID) []byte {
 			return append(line, v[1:]...)
 		}
 		line = append(line, '"')
-		line = append(line, v...) // neither escapes nor what needs one: see parseID
+		line = append(line, v...) // with its escapes: see parseID
 		return append(line, '"')
 	default:
 		return append(line, "null"...)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -43,7 +44,7 @@ func newPeerIn(t *testing.T, s Suite, b bounds) *peer {
 	own, _ := s.(*suite)
 	p := &peer{t: t, suite: own, in: inW, out: outR, lines: bufio.NewReader(outR), served: make(chan error, 1), stop: stop}
 	go func() {
-		err := serve(ctx, s, Config{Version: "1.2.3"}, inR, outW, b)
+		err := serve(ctx, s, Config{Version: "1.2.3"}, inR, piecemeal{outW}, b)
 		outW.Close()
 		p.served <- err
 	}()
@@ -54,6 +55,20 @@ func newPeerIn(t *testing.T, s Suite, b bounds) *peer {
 		outR.Close()
 	})
 	return p
+}
+
+// piecemeal writes each message in two, as nothing forbids a writer to. An
+// *os.File would keep the messages of a server apart that does not.
+type piecemeal struct{ w io.Writer }
+
+func (p piecemeal) Write(b []byte) (int, error) {
+	n, err := p.w.Write(b[:len(b)/2])
+	if err != nil {
+		return n, err
+	}
+	runtime.Gosched()
+	m, err := p.w.Write(b[len(b)/2:])
+	return n + m, err
 }
 
 func pipe(t *testing.T) (r, w *os.File) {
