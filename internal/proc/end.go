@@ -211,6 +211,9 @@ func (p *Proc) waitExit(until time.Time) bool {
 // A pipe that somebody still holds is not waited for.
 func (p *Proc) drain() {
 	p.closeInput()
+	if p.slave != nil {
+		p.slave.Close()
+	}
 	for _, s := range p.streams {
 		s.finish(p.lastOutput())
 	}

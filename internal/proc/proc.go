@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 )
@@ -21,6 +22,7 @@ type Proc struct {
 	streams []*stream
 	input   *input   // nil without Spec.OpenStdin and TTY
 	tty     *os.File // our side of the terminal, or nil
+	slave   *os.File // on Unix the program's side, held until the program ends: it may close its own and open /dev/tty later
 	feeding *os.File // writing end for Spec.Stdin while its goroutine runs, or nil
 	feed    sync.WaitGroup
 
@@ -73,7 +75,9 @@ func (s *Spec) check() error {
 	if !filepath.IsAbs(s.Dir) {
 		return bad(Directory)
 	}
-	if len(s.Argv) == 0 || !validMark(s.Mark) || s.Stdin != nil && (s.OpenStdin || s.TTY != nil) {
+	// A mark that we carry ourselves would make us one of the program's strays.
+	own := s.Mark != "" && s.Mark == os.Getenv(strings.TrimSuffix(markName, "="))
+	if len(s.Argv) == 0 || !validMark(s.Mark) || own || s.Stdin != nil && (s.OpenStdin || s.TTY != nil) {
 		return bad(Argument)
 	}
 	if s.TTY != nil && !s.TTY.valid() {

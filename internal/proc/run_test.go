@@ -215,6 +215,7 @@ func TestStartErrors(t *testing.T) {
 		{"relative program", func(s *Spec) { s.Path = "sh" }, BadArgument, Program},
 		{"relative directory", func(s *Spec) { s.Dir = "." }, BadArgument, Directory},
 		{"no argv", func(s *Spec) { s.Argv = nil }, BadArgument, Argument},
+		{"no mark", func(s *Spec) { s.Mark = "a b" }, BadArgument, Argument},
 		{"two inputs", func(s *Spec) { s.Stdin, s.OpenStdin = []byte{}, true }, BadArgument, Argument},
 		{"terminal of no size", func(s *Spec) { s.TTY = &Size{} }, BadArgument, Terminal},
 	} {

@@ -191,6 +191,9 @@ func (c *census) look(pid int) (maybe bool) {
 		return false
 	}
 	sid, err := unix.Getsid(pid)
+	if err != nil && err != unix.ESRCH {
+		c.failed = errIncomplete
+	}
 	if err != nil || sid == 0 { // nobody, or a thread of the kernel
 		return false
 	}
@@ -239,6 +242,9 @@ func otherProgram(sid int) bool {
 // open opens a handle and then asks again whether it is the right one: if that answer is
 // yes and the handle says alive after it, it was about the process that the handle holds.
 func (c *census) open(pid int, stray bool, right func() bool) {
+	if pid == os.Getpid() {
+		return
+	}
 	m := &member{pid: pid, stray: stray, fd: -1}
 	fd, err := unix.PidfdOpen(pid, 0)
 	switch err {

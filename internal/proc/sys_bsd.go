@@ -24,6 +24,9 @@ const getTermios = unix.TIOCGETA
 // interruptTerminal: there is no such step here; the group is asked for and signalled.
 func interruptTerminal(int) bool { return false }
 
+// editUTF8: these systems know it for themselves, or not at all.
+func editUTF8(int) {}
+
 // totalLimit is what all arguments and variables may take.
 func totalLimit() int64 {
 	n, err := unix.SysctlUint32("kern.argmax")

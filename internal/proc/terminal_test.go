@@ -88,6 +88,18 @@ func TestTerminalHeldByStray(t *testing.T) {
 	sweep(t, pidIn(t, s.Dir, "pid"))
 }
 
+// A program that closed its terminal can come back to it, as one that asks for a password does.
+func TestTerminalIsOpenedAgain(t *testing.T) {
+	t.Parallel()
+	s, out := onTTY(t, "exec </dev/null >/dev/null 2>&1; sleep 0.2; echo prompt >/dev/tty; read x </dev/tty; echo got $x >/dev/tty; exit 3")
+	p := start(t, s)
+	shows(t, out, "prompt")
+	send(t, p, "ab\n")
+	if e := await(t, p); e.Code != 3 || !strings.Contains(out.stdout(), "got ab") {
+		t.Errorf("%+v %q", e, out.stdout())
+	}
+}
+
 // The keys work by the line discipline: ^C reaches the foreground job, ^D ends the input.
 func TestTerminalKeys(t *testing.T) {
 	t.Parallel()

@@ -27,8 +27,9 @@ func (p *Proc) openTerminal(pl *plumbing, s *Spec) error {
 		master.Close()
 		return none(err)
 	}
-	pl.child = append(pl.child, theirs)
 	unix.SetNonblock(theirs, false)
+	p.slave = os.NewFile(uintptr(theirs), "slave")
+	pl.ours = append(pl.ours, p.slave)
 	ours, err := dupCloexec(master)
 	master.Close()
 	if err != nil {
@@ -40,6 +41,7 @@ func (p *Proc) openTerminal(pl *plumbing, s *Spec) error {
 	if err := unix.IoctlSetWinsize(theirs, unix.TIOCSWINSZ, winsize(*s.TTY)); err != nil {
 		return none(err)
 	}
+	editUTF8(theirs)
 	st, err := newStream(f, Stdout, s, p.began)
 	if err != nil {
 		return none(err)
