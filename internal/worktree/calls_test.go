@@ -5,7 +5,7 @@ import (
 	"go/build/constraint"
 	"go/parser"
 	"go/token"
-	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -35,21 +35,24 @@ func TestNoPathCalls_F1_F8(t *testing.T) {
 		"syscall.ForkLock.RLock": true,
 	}
 	watched := map[string]bool{"os": true, "filepath": true, "syscall": true, "unix": true, "windows": true}
-	entries, err := os.ReadDir(".")
+	entries, err := filepath.Glob("*.go")
 	must(t, err)
+	if len(entries) == 0 {
+		t.Skip("the source is not beside the test binary")
+	}
 	files, used := 0, map[string]bool{}
 	for _, e := range entries {
-		if !strings.HasSuffix(e.Name(), ".go") || strings.HasSuffix(e.Name(), "_test.go") {
+		if strings.HasSuffix(e, "_test.go") {
 			continue
 		}
 		files++
 		fset := token.NewFileSet()
-		f, err := parser.ParseFile(fset, e.Name(), nil, parser.ParseComments)
+		f, err := parser.ParseFile(fset, e, nil, parser.ParseComments)
 		must(t, err)
 		for _, im := range f.Imports {
 			path, _ := strconv.Unquote(im.Path.Value)
 			if path == "os/exec" || path == "io/ioutil" || path == "plugin" || path == "C" || im.Name != nil {
-				t.Errorf("%s imports %s as %v", e.Name(), path, im.Name)
+				t.Errorf("%s imports %s as %v", e, path, im.Name)
 			}
 		}
 		ast.Inspect(f, func(n ast.Node) bool {
@@ -63,7 +66,7 @@ func TestNoPathCalls_F1_F8(t *testing.T) {
 			}
 			call := pkg.Name + "." + sel.Sel.Name
 			used[call] = true
-			if !harmless[call] && allowed[call] != e.Name() {
+			if !harmless[call] && allowed[call] != e {
 				t.Errorf("%s: %s", fset.Position(n.Pos()), call)
 			}
 			return true
@@ -71,7 +74,7 @@ func TestNoPathCalls_F1_F8(t *testing.T) {
 		for _, c := range f.Comments {
 			for _, line := range c.List {
 				if strings.HasPrefix(line.Text, "//go:linkname") || constraint.IsGoBuild(line.Text) && strings.Contains(line.Text, "ignore") {
-					t.Errorf("%s: %s", e.Name(), line.Text)
+					t.Errorf("%s: %s", e, line.Text)
 				}
 			}
 		}

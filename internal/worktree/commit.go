@@ -181,6 +181,9 @@ func (t *Tree) attempt(ctx context.Context, asked string, ch change, last bool) 
 	if err != nil {
 		return Commit{}, err
 	}
+	if old != nil {
+		old.f.Close() // some systems rename over no open file
+	}
 	defer func() {
 		if err != nil && !unconfirmed(err) {
 			_ = t.steps.remove(p.dir, temp) // the error that is told is the one that ended the commit
@@ -436,7 +439,7 @@ func (t *Tree) decide(p *place, ch *change, old *target) (same bool, err error) 
 		return true, nil
 	case ch.create:
 		return false, &Error{Reason: Exists, Path: p.asked, Current: old.sum.hex()}
-	case t.digests.guess(old.id) == ch.expect && old.content != nil:
+	case ch.expect != "" && ch.expect == t.digests.guess(old.id) && old.content != nil:
 		return false, nil
 	case old.sum.hex() != ch.expect:
 		return false, &Error{Reason: Stale, Path: p.asked, Current: old.sum.hex()}

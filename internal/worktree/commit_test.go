@@ -76,6 +76,10 @@ func TestRefusedExpectations_F4(t *testing.T) {
 	w := newWorld(t, Options{MaxFileBytes: 1000})
 	w.lay("W/f = mine", "W/large = "+strings.Repeat("x", 1001))
 	mine := Digest([]byte("mine"))
+	w.t.steps.temp = func(*os.Root, string, os.FileMode) (*os.File, error) {
+		t.Error("the folder was stirred for a commit that is refused")
+		return nil, os.ErrPermission
+	}
 	for _, c := range []struct {
 		name    string
 		e       Expect
@@ -211,6 +215,7 @@ func TestMkdirs_F1_F5(t *testing.T) {
 func TestCancellation_F7(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, Options{})
+	mustRemove(t, w.dir)
 	w.lay("W/f = old")
 	done, cancel := context.WithCancel(bg)
 	cancel()
@@ -295,6 +300,7 @@ func TestOneWinner_F4_F6(t *testing.T) {
 func TestLeftoverIsSwept_F5(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, Options{})
+	mustRemove(t, w.dir)
 	temp := temporary("f")
 	w.lay("W/f = one", "W/"+temp+" = half", "W/g = one", "O/v = victim")
 	_, err := w.t.Commit(bg, "g", []byte("two"), replacing("one"))

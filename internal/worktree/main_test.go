@@ -81,7 +81,7 @@ func newWorld(t *testing.T, o Options) *world {
 
 func bareWorld(t *testing.T) *world {
 	t.Helper()
-	dir, err := filepath.EvalSymlinks(t.TempDir())
+	dir, err := filepath.EvalSymlinks(tempDir(t))
 	must(t, err)
 	w := &world{T: t, dir: dir, in: filepath.Join(dir, "W"), out: filepath.Join(dir, "O")}
 	must(t, os.Mkdir(w.in, 0o755))
@@ -119,7 +119,11 @@ func (w *world) lay(lines ...string) {
 		if name, target, ok := strings.Cut(line, " => "); ok {
 			target = strings.ReplaceAll(target, "$", w.dir)
 			w.parent(name)
-			must(w, os.Symlink(target, filepath.Join(w.dir, name)))
+			link := filepath.Join(w.dir, name)
+			err := os.Symlink(target, link)
+			if fi, lerr := os.Lstat(link); err != nil || lerr != nil || fi.Mode()&os.ModeSymlink == 0 {
+				w.Skip("no symbolic links to be had here:", err, lerr)
+			}
 		} else if name, text, ok := strings.Cut(line, " = "); ok {
 			w.parent(name)
 			must(w, os.WriteFile(filepath.Join(w.dir, name), []byte(text), 0o644))
@@ -162,10 +166,25 @@ func (w *world) names(folder string) string {
 
 func (w *world) noLeftovers() {
 	w.Helper()
+	mustRemove(w.T, w.dir)
 	for _, n := range strings.Fields(w.names(".")) {
 		if strings.HasPrefix(filepath.Base(n), temporaryPrefix) {
 			w.Errorf("left behind: %s", n)
 		}
+	}
+}
+
+// mustRemove skips what is left of a test where os.Root cannot remove a file (wine), and so nothing can be cleaned up.
+func mustRemove(tb testing.TB, dir string) {
+	tb.Helper()
+	r, err := os.OpenRoot(dir)
+	must(tb, err)
+	defer r.Close()
+	f, err := r.Create("probe")
+	must(tb, err)
+	f.Close()
+	if err := r.Remove("probe"); err != nil {
+		tb.Skip("this system cannot remove files by handle:", err)
 	}
 }
 

@@ -296,7 +296,9 @@ func TestChangedWhileRead_F3(t *testing.T) {
 		"shrink": func() { must(t, os.Truncate(f, 100_000)) },
 		"rename": func() {
 			must(t, os.WriteFile(f+"2", bytes.Repeat([]byte("d"), 200_000), 0o644))
-			must(t, os.Rename(f+"2", f))
+			if err := os.Rename(f+"2", f); err != nil {
+				t.Skip("an open file cannot be renamed over here:", err)
+			}
 		},
 	} {
 		must(t, os.WriteFile(f, bytes.Repeat([]byte("a"), 200_000), 0o644))
