@@ -43,8 +43,8 @@ func timed(f func()) func() time.Duration {
 	}
 }
 
-// The bare way has its own session, too: Linux shares the processors out by session (autogroup), so on a loaded machine
-// a child in ours would be measured by other rules.
+// The bare way has its own session, too: Linux shares the processors out by session (autogroup), so
+// on a loaded machine a child in ours would be measured by other rules.
 var ownSession = &syscall.SysProcAttr{Setsid: true}
 
 // bareRun is the least with os/exec: two pipes, in a session of its own.

@@ -9,7 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// markDescriptors sets close-on-exec on all descriptors above 2 that a directory of the system lists.
+// markDescriptors sets close-on-exec on all descriptors above 2 that a directory of the system
+// lists.
 func markDescriptors(dir string) {
 	d, err := os.Open(dir)
 	if err != nil {

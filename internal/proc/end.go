@@ -2,8 +2,8 @@ package proc
 
 import "time"
 
-// endLeftovers cleans up after a program that exited by itself: what stayed in the
-// session is ended, what left it is only named (S2, S8).
+// endLeftovers cleans up after a program that exited by itself: what stayed in the session is
+// ended, what left it is only named (S2, S8).
 func (p *Proc) endLeftovers() {
 	until := time.Now().Add(proofTime)
 	found, err := p.look(sessionAndMarked, until)
@@ -32,9 +32,9 @@ func (p *Proc) endLeftovers() {
 	closeMembers(left)
 }
 
-// settle gives the last stage of a pipeline the time to take what the program wrote
-// right before its end: with "exec > >(tee log)" the shell is gone before tee has read. It waits until
-// they are gone, or until no output came for as long as a held pipe is waited for.
+// settle gives the last stage of a pipeline the time to take what the program wrote right before
+// its end: with "exec > >(tee log)" the shell is gone before tee has read. It waits until they are
+// gone, or until no output came for as long as a held pipe is waited for.
 func (p *Proc) settle(inside []*member) {
 	for {
 		m := firstAlive(inside)
@@ -57,12 +57,12 @@ func (p *Proc) lastOutput() time.Time {
 	return at
 }
 
-// endOwned ends the program, if it still runs, and the members of its session, and with
-// strays also what left the session. It returns what is still alive, and whether that list
-// is known to be complete. The caller closes the list.
+// endOwned ends the program, if it still runs, and the members of its session, and with strays also
+// what left the session. It returns what is still alive, and whether that list is known to be
+// complete. The caller closes the list.
 //
-// It runs once for a Proc, while the program is not reaped: until then the number of its
-// group and session is its own.
+// It runs once for a Proc, while the program is not reaped: until then the number of its group and
+// session is its own.
 func (p *Proc) endOwned(first Signal, strays bool) (left []*member, proven bool) {
 	want := sessionAndMarked
 	if strays {
@@ -87,8 +87,8 @@ func (p *Proc) endOwned(first Signal, strays bool) (left []*member, proven bool)
 
 	start := time.Now()
 	if first != KILL && p.canAsk() {
-		// The list is made before anybody is signalled: while the parents live, their
-		// children can be told.
+		// The list is made before anybody is signalled: while the parents live, their children can
+		// be told.
 		list, _ := p.survivors(want)
 		p.sendGroup(first)
 		for _, m := range ours(list) {
@@ -133,8 +133,8 @@ func (p *Proc) endOwned(first Signal, strays bool) (left []*member, proven bool)
 		}
 	}
 
-	// KILL, look again, until there is nothing or the time is up. Killing the group is one
-	// step for the kernel: a member that is forking does not slip through.
+	// KILL, look again, until there is nothing or the time is up. Killing the group is one step for
+	// the kernel: a member that is forking does not slip through.
 	giveUp := time.Now().Add(proofTime)
 	for killed := false; ; killed = true {
 		gone := p.isGone() // before the list: while the program lives it can add to it
@@ -188,8 +188,8 @@ func (p *Proc) isGone() bool {
 	return p.gone
 }
 
-// waitExit waits for the end of the program and tells whether it came. It returns early
-// when patience was shortened.
+// waitExit waits for the end of the program and tells whether it came. It returns early when
+// patience was shortened.
 func (p *Proc) waitExit(until time.Time) bool {
 	select {
 	case <-p.exited:
@@ -207,8 +207,8 @@ func (p *Proc) waitExit(until time.Time) bool {
 	return false
 }
 
-// drain waits for the output that was written before the end, and stops the readers.
-// A pipe that somebody still holds is not waited for.
+// drain waits for the output that was written before the end, and stops the readers. A pipe that
+// somebody still holds is not waited for.
 func (p *Proc) drain() {
 	p.closeInput()
 	if p.slave != nil {
@@ -236,8 +236,8 @@ func firstAlive(list []*member) *member {
 	return nil
 }
 
-// merge adds to a list those of an earlier one that are still alive: a stray without the mark
-// is found by its parent only, and that may be dead by now. The earlier list is used up.
+// merge adds to a list those of an earlier one that are still alive: a stray without the mark is
+// found by its parent only, and that may be dead by now. The earlier list is used up.
 func merge(list, earlier []*member) []*member {
 next:
 	for _, m := range earlier {

@@ -83,8 +83,8 @@ var (
 	ErrSignal      = errors.New("proc: the signal could not be sent")
 )
 
-// LineError refuses input that the terminal would cut in silence: while it edits lines
-// it takes no longer ones. Nothing of the input was written.
+// LineError refuses input that the terminal would cut in silence: while it edits lines it takes no
+// longer ones. Nothing of the input was written.
 type LineError struct {
 	Limit  int // bytes of a line that arrive, its end not counted
 	Actual int // length of the longest line, with what was written of it before

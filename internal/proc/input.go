@@ -19,10 +19,10 @@ type input struct {
 	closed bool
 }
 
-// Write gives input to the program. It blocks while the program does not read, until the context ends; it says how many bytes
-// the system took, which is not yet that the program read them. A second Write waits for
-// the first. Errors: ErrInputClosed (by CloseInput, by the program, or never open), ErrEnded,
-// the context's own, *LineError (a terminal; nothing was written).
+// Write gives input to the program. It blocks while the program does not read, until the context
+// ends; it says how many bytes the system took, which is not yet that the program read them. A
+// second Write waits for the first. Errors: ErrInputClosed (by CloseInput, by the program, or never
+// open), ErrEnded, the context's own, *LineError (a terminal; nothing was written).
 func (p *Proc) Write(ctx context.Context, b []byte) (int, error) {
 	in := p.input
 	if in == nil {
@@ -47,8 +47,8 @@ func (p *Proc) Write(ctx context.Context, b []byte) (int, error) {
 			return 0, err
 		}
 	}
-	// A context that ended makes the deadline pass; the lock keeps a late one from
-	// reaching into the next Write.
+	// A context that ended makes the deadline pass; the lock keeps a late one from reaching into
+	// the next Write.
 	var over bool
 	in.file.SetWriteDeadline(time.Time{})
 	stop := context.AfterFunc(ctx, func() {
@@ -76,7 +76,8 @@ func (p *Proc) Write(ctx context.Context, b []byte) (int, error) {
 }
 
 // CloseInput gives the program end of file on its standard input. A Write that is under way fails.
-// Closing twice is no error. A terminal has no end of file but the character for it: ErrInputClosed.
+// Closing twice is no error. A terminal has no end of file but the character for it:
+// ErrInputClosed.
 func (p *Proc) CloseInput() error {
 	if p.input == nil || p.input.tty {
 		return p.endedOr(ErrInputClosed)

@@ -165,7 +165,8 @@ func TestKeeperGivesGrace(t *testing.T) {
 	eventually(t, "end of the keeper", func() bool { return !alive(keeper) })
 }
 
-// A keeper with nothing to do goes at once; one that does not read holds nobody up and does no harm.
+// A keeper with nothing to do goes at once; one that does not read holds nobody up and does no
+// harm.
 func TestKeeperLife(t *testing.T) {
 	t.Parallel()
 	self, _ := os.Executable()

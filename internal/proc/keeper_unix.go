@@ -17,13 +17,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Keeper is a side process that ends our programs when this process is gone, even by
-// SIGKILL. It is told of each program before and after its start and at its end; when the pipe to it closes,
-// which the kernel does, it ends what it was not told the end of: the sessions, and on Linux
-// whatever carries their marks. It is in a session of its own and takes no signal that a
-// terminal or a parent sends along.
+// Keeper is a side process that ends our programs when this process is gone, even by SIGKILL. It is
+// told of each program before and after its start and at its end; when the pipe to it closes, which
+// the kernel does, it ends what it was not told the end of: the sessions, and on Linux whatever
+// carries their marks. It is in a session of its own and takes no signal that a terminal or a
+// parent sends along.
 //
-// It cannot help where it is killed too, nor against a loss of power. One Keeper serves any number of programs.
+// It cannot help where it is killed too, nor against a loss of power. One Keeper serves any number
+// of programs.
 type Keeper struct {
 	mu   sync.Mutex
 	pipe *os.File // non-blocking; nil after Close or a failure
@@ -92,14 +93,15 @@ func (k *Keeper) Alive() bool {
 	}
 }
 
-// Hand leaves to the keeper what still runs when this process ends, and gives it that time
-// between TERM and KILL, at most a minute: so a database need not be killed because its client
-// is in a hurry.
+// Hand leaves to the keeper what still runs when this process ends, and gives it that time between
+// TERM and KILL, at most a minute: so a database need not be killed because its client is in a
+// hurry.
 func (k *Keeper) Hand(grace time.Duration) {
 	k.tell(fmt.Sprintf("g %d\n", min(max(grace, 0), maxHand).Milliseconds()))
 }
 
-// Close lets the keeper go. It ends what it was not told the end of. Close waits for it, but no longer than a second.
+// Close lets the keeper go. It ends what it was not told the end of. Close waits for it, but no
+// longer than a second.
 func (k *Keeper) Close() {
 	if k == nil {
 		return
@@ -125,8 +127,8 @@ func (k *Keeper) expect(mark string) {
 	}
 }
 
-// add tells the number of a program that was announced.
-// With it go the pipes that it writes into, by their inode.
+// add tells the number of a program that was announced. With it go the pipes that it writes into,
+// by their inode.
 func (k *Keeper) add(pid int, pipes ...int) {
 	if k == nil {
 		return
@@ -141,13 +143,13 @@ func (k *Keeper) add(pid int, pipes ...int) {
 	k.tell(line + "\n")
 }
 
-// forget tells the end of a program, or with 0 that it was not started. It comes before the reaping, so that
-// the keeper never holds a number that may be somebody else's.
+// forget tells the end of a program, or with 0 that it was not started. It comes before the
+// reaping, so that the keeper never holds a number that may be somebody else's.
 func (k *Keeper) forget(pid int, mark string) { k.tell(fmt.Sprintf("f %d %s\n", pid, mark)) }
 
 // tell writes one record, whole or not at all: it is shorter than PIPE_BUF. A keeper that does not
-// read or is gone never holds anybody up. One that missed a record would act on numbers that are no longer
-// ours: it is ended.
+// read or is gone never holds anybody up. One that missed a record would act on numbers that are no
+// longer ours: it is ended.
 func (k *Keeper) tell(record string) {
 	if k == nil {
 		return

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Keeper is not needed here: the job of a program ends with the last handle to it, which the
-// system closes when this process is gone. The type is there so that callers are the same everywhere.
+// Keeper is not needed here: the job of a program ends with the last handle to it, which the system
+// closes when this process is gone. The type is there so that callers are the same everywhere.
 type Keeper struct{}
 
 // StartKeeper starts nothing here.

@@ -149,8 +149,8 @@ func TestWhatCannotBeEndedIsTold(t *testing.T) {
 	}
 }
 
-// A program file that a fork in passing holds open for writing is tried again (ETXTBSY), and
-// not for ever.
+// A program file that a fork in passing holds open for writing is tried again (ETXTBSY), and not
+// for ever.
 func TestBusyProgram(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -223,7 +223,8 @@ func TestSleepingSessionsAreCheap(t *testing.T) {
 	wg.Wait()
 }
 
-// numbers runs in a namespace of processes that has few numbers, so that they start over all the time.
+// numbers runs in a namespace of processes that has few numbers, so that they start over all the
+// time.
 func init() {
 	helpers["few-numbers"] = func(args []string) {
 		die := func(what string, err error) {
@@ -290,8 +291,8 @@ func init() {
 	}
 }
 
-// SH-13: in a small space of numbers, where each is used again at once, nobody else is
-// hit and nothing is missed. This process is also number 1 there, to which orphans come.
+// SH-13: in a small space of numbers, where each is used again at once, nobody else is hit and
+// nothing is missed. This process is also number 1 there, to which orphans come.
 func TestFewNumbers(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root for a namespace of processes")

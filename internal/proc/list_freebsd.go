@@ -8,8 +8,8 @@ import (
 
 const zombie = 5 // SZOMB of <sys/proc.h>
 
-// kinfo is the head of struct kinfo_proc of <sys/user.h>, up to the name. The system tells its
-// size in the first field; the layout is that of the 64-bit systems.
+// kinfo is the head of struct kinfo_proc of <sys/user.h>, up to the name. The system tells its size
+// in the first field; the layout is that of the 64-bit systems.
 type kinfo struct {
 	Size    int32
 	Layout  int32

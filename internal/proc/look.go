@@ -5,10 +5,11 @@ import (
 	"strings"
 )
 
-// Look finds the program file that a name means. A name with a separator is relative to
-// dir; another is searched for in PATH (on Windows also PATHEXT) of env, and of nothing else. Empty and relative
-// elements of PATH are passed over: a file of the worktree is never run by a bare name. Links are not resolved, since many a program goes by the name it was called.
-// dir must be absolute. The error is a *StartError about Program.
+// Look finds the program file that a name means. A name with a separator is relative to dir;
+// another is searched for in PATH (on Windows also PATHEXT) of env, and of nothing else. Empty and
+// relative elements of PATH are passed over: a file of the worktree is never run by a bare name.
+// Links are not resolved, since many a program goes by the name it was called. dir must be
+// absolute. The error is a *StartError about Program.
 func Look(name, dir string, env []string) (string, error) {
 	missing := &StartError{Reason: Missing, What: Program}
 	if name == "" || strings.IndexByte(name, 0) >= 0 {

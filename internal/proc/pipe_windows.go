@@ -18,8 +18,8 @@ const readSize = 16 << 10
 
 var procPeekNamedPipe = windows.NewLazySystemDLL("kernel32.dll").NewProc("PeekNamedPipe")
 
-// pipe makes a pipe whose end for us is overlapped, so that it has deadlines and takes no
-// thread; the child's end is a plain one that it inherits.
+// pipe makes a pipe whose end for us is overlapped, so that it has deadlines and takes no thread;
+// the child's end is a plain one that it inherits.
 func (pl *plumbing) pipe(weRead bool) (theirs windows.Handle, ours *os.File, err error) {
 	mode, access := uint32(windows.PIPE_ACCESS_OUTBOUND), uint32(windows.GENERIC_READ)
 	if weRead {
@@ -49,8 +49,8 @@ func (pl *plumbing) pipe(weRead bool) (theirs windows.Handle, ours *os.File, err
 	return theirs, ours, nil
 }
 
-// openPipes makes the three streams of a program that has no terminal. feed is the writing
-// end for Spec.Stdin.
+// openPipes makes the three streams of a program that has no terminal. feed is the writing end for
+// Spec.Stdin.
 func (p *Proc) openPipes(pl *plumbing, s *Spec) (feed *os.File, err error) {
 	switch {
 	case s.OpenStdin:
@@ -137,9 +137,9 @@ func (s *stream) give(p []byte) {
 	}
 }
 
-// finish tells the reader that the program has ended, and that it last wrote at the given time
-// or before. The reader goes on until the end of file, or until the pipe was quiet for 50 ms, or for 1 s.
-// A terminal ends when its console is closed, which first writes out what it holds.
+// finish tells the reader that the program has ended, and that it last wrote at the given time or
+// before. The reader goes on until the end of file, or until the pipe was quiet for 50 ms, or for 1
+// s. A terminal ends when its console is closed, which first writes out what it holds.
 func (s *stream) finish(last time.Time) {
 	s.stop.Store(int64(time.Since(s.began) + drainTime))
 	if s.tty {
@@ -155,8 +155,8 @@ func (s *stream) again() {
 	s.file.SetReadDeadline(earlier(time.Now().Add(quiet), s.began.Add(time.Duration(s.stop.Load()))))
 }
 
-// after is called when the time is up, and tells whether to go on. The deadline and the
-// last bytes race: what is in the pipe now is still read.
+// after is called when the time is up, and tells whether to go on. The deadline and the last bytes
+// race: what is in the pipe now is still read.
 func (s *stream) after(buf []byte) (more bool) {
 	avail := s.available()
 	for avail > 0 {
@@ -199,8 +199,8 @@ func (s *stream) close() {
 	}
 }
 
-// feed writes all of b and then closes: the pump of Spec.Stdin. Whoever does not read it
-// does not have to.
+// feed writes all of b and then closes: the pump of Spec.Stdin. Whoever does not read it does not
+// have to.
 func feed(w io.WriteCloser, b []byte) {
 	w.Write(b)
 	w.Close()
@@ -238,8 +238,8 @@ func coord(s Size) windows.Coord {
 	return windows.Coord{X: int16(min(s.Cols, most)), Y: int16(min(s.Rows, most))}
 }
 
-// closeConsole hangs up. The system tells every program of the console and, in older versions, waits
-// until all output was read: that is why it has its own goroutine.
+// closeConsole hangs up. The system tells every program of the console and, in older versions,
+// waits until all output was read: that is why it has its own goroutine.
 func (p *Proc) closeConsole() {
 	p.sys.mu.Lock()
 	defer p.sys.mu.Unlock()

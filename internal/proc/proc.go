@@ -43,8 +43,8 @@ type Proc struct {
 	sys system
 }
 
-// Start starts a program. The context is looked at once, directly before the start and
-// after Spec.Before; later it means nothing. An error means that nothing runs: the context's own, that of
+// Start starts a program. The context is looked at once, directly before the start and after
+// Spec.Before; later it means nothing. An error means that nothing runs: the context's own, that of
 // Before, or a *StartError.
 func Start(ctx context.Context, s Spec) (*Proc, error) {
 	if err := s.check(); err != nil {
@@ -92,10 +92,10 @@ func (p *Proc) PID() int { return p.pid }
 // Exited is closed when the direct child has ended. Output and clean-up may still be going on.
 func (p *Proc) Exited() <-chan struct{} { return p.exited }
 
-// Done is closed when the end is complete: the direct child has ended, its output was
-// delivered, its leftovers are ended or known. It always comes: usually at once after Exited, within about 5 s after
-// the grace of End even if the child cannot be killed, and within 8 s after Exited on a system that
-// forks so fast that it cannot be looked at.
+// Done is closed when the end is complete: the direct child has ended, its output was delivered,
+// its leftovers are ended or known. It always comes: usually at once after Exited, within about 5 s
+// after the grace of End even if the child cannot be killed, and within 8 s after Exited on a
+// system that forks so fast that it cannot be looked at.
 func (p *Proc) Done() <-chan struct{} { return p.done }
 
 // Exit is valid after Done is closed, and zero before.
@@ -108,11 +108,11 @@ func (p *Proc) Exit() Exit {
 	}
 }
 
-// End ends all that is owned and returns at once: first goes to the whole session, KILL
-// follows for what is left after the grace, and after that there are at most 3 s for the proof. On
-// a terminal HUP is sent at half of the grace, as when a window is closed: interactive shells
-// ignore TERM. Done tells the end. A further End can only bring KILL nearer; KILL as
-// first needs no grace. After Exited it shortens the wait for leftovers.
+// End ends all that is owned and returns at once: first goes to the whole session, KILL follows for
+// what is left after the grace, and after that there are at most 3 s for the proof. On a terminal
+// HUP is sent at half of the grace, as when a window is closed: interactive shells ignore TERM.
+// Done tells the end. A further End can only bring KILL nearer; KILL as first needs no grace. After
+// Exited it shortens the wait for leftovers.
 func (p *Proc) End(first Signal, grace time.Duration) {
 	grace = min(max(grace, 0), maxGrace)
 	if first == KILL {
@@ -139,8 +139,7 @@ func (p *Proc) End(first Signal, grace time.Duration) {
 	go p.endAll()
 }
 
-// own waits for the program, cleans up after it and reports. It is the only goroutine
-// that reaps.
+// own waits for the program, cleans up after it and reports. It is the only goroutine that reaps.
 func (p *Proc) own() {
 	p.awaitExit()
 	p.mu.Lock()
@@ -189,8 +188,8 @@ func (p *Proc) endAll() {
 	if gone {
 		return // own goes on
 	}
-	// KILL did not end the program: it runs as another user, or the kernel does not let
-	// go of it. Say so in bounded time; own stays behind to reap it.
+	// KILL did not end the program: it runs as another user, or the kernel does not let go of it.
+	// Say so in bounded time; own stays behind to reap it.
 	p.exit.Code, p.exit.Cleaned = -1, false
 	p.exit.Left = append([]Member{{PID: p.pid, Name: nameOf(p.pid)}}, p.exit.Left...)
 	p.drain()

@@ -293,7 +293,8 @@ func TestLook(t *testing.T) {
 	}
 }
 
-// The directory is held: the program starts in it although its name leads elsewhere by then (F1, S1).
+// The directory is held: the program starts in it although its name leads elsewhere by then (F1,
+// S1).
 func TestHeldDirectory(t *testing.T) {
 	t.Parallel()
 	s, out := shell(t, "cat here")

@@ -13,8 +13,8 @@ import (
 )
 
 // The soak (BELAY_TEST_LONG=1): short commands and long sessions at once, of every bad kind, with
-// random ends. Nothing may stay, and no output may be missing. Descriptors, goroutines and processes are
-// checked by TestMain, zombies here. The plain mode runs a small part of it.
+// random ends. Nothing may stay, and no output may be missing. Descriptors, goroutines and
+// processes are checked by TestMain, zombies here. The plain mode runs a small part of it.
 func TestSoak(t *testing.T) {
 	commands, sessions := 150, 20
 	if long() {
@@ -120,7 +120,8 @@ func zombies() (pids []int) {
 	return pids
 }
 
-// Many at once: the largest number of sessions that the contract allows (4096), each asleep and then ended.
+// Many at once: the largest number of sessions that the contract allows (4096), each asleep and
+// then ended.
 func TestManySessions(t *testing.T) {
 	if !long() {
 		t.Skip("long")

@@ -12,37 +12,37 @@ type Spec struct {
 	Env  []string // the complete environment; PWD is the caller's to set
 	Dir  string   // absolute working directory
 
-	// DirFile is the held working directory, or nil. On Linux the program starts in it,
-	// whatever Dir names by then; elsewhere Dir alone is used. It stays the caller's.
+	// DirFile is the held working directory, or nil. On Linux the program starts in it, whatever
+	// Dir names by then; elsewhere Dir alone is used. It stays the caller's.
 	DirFile *os.File
 
-	// Before is the caller's last check. It is called directly before each attempt to
-	// start; there is more than one only while the program file is busy (see Busy).
-	// Its error is returned by Start unchanged, and then nothing was started.
+	// Before is the caller's last check. It is called directly before each attempt to start; there
+	// is more than one only while the program file is busy (see Busy). Its error is returned by
+	// Start unchanged, and then nothing was started.
 	Before func() error
 
 	Stdin     []byte // given to the program, then end of file; nil is end of file at once
 	OpenStdin bool   // keep a pipe for Write and CloseInput; excludes Stdin
 
-	// Output receives what the program writes, as it comes, in pieces of at most 64 KiB.
-	// Calls for one stream are serial, those for two streams are not. p is valid during
-	// the call only. It must not block: nothing is read from that stream meanwhile, and
-	// Done waits for it. It is never called after Done is closed. Nil discards.
+	// Output receives what the program writes, as it comes, in pieces of at most 64 KiB. Calls for
+	// one stream are serial, those for two streams are not. p is valid during the call only. It
+	// must not block: nothing is read from that stream meanwhile, and Done waits for it. It is
+	// never called after Done is closed. Nil discards.
 	Output func(s Stream, p []byte)
 
-	// Merge gives stdout and stderr one pipe, so that their order is kept; all of it
-	// comes as Stdout. A terminal always merges.
+	// Merge gives stdout and stderr one pipe, so that their order is kept; all of it comes as
+	// Stdout. A terminal always merges.
 	Merge bool
 
-	// Mark is the value of BELAY_SESSION in Env, by which descendants that left the session
-	// are found on Linux; empty finds none by environment. Two programs that run at the
-	// same time need different marks: the one's strays would be taken for the other's. At
-	// most 128 letters, digits, dots, dashes and underscores.
+	// Mark is the value of BELAY_SESSION in Env, by which descendants that left the session are
+	// found on Linux; empty finds none by environment. Two programs that run at the same time need
+	// different marks: the one's strays would be taken for the other's. At most 128 letters,
+	// digits, dots, dashes and underscores.
 	Mark string
 
 	// TTY, if set, runs the program on a pseudo-terminal of that size that is its controlling
-	// terminal. Stdin must be nil and OpenStdin is implied. Where no terminal can be had Start fails with
-	// NoTerminal; it never falls back to pipes.
+	// terminal. Stdin must be nil and OpenStdin is implied. Where no terminal can be had Start
+	// fails with NoTerminal; it never falls back to pipes.
 	TTY *Size
 
 	// Keeper, if set, is told of the program, so that it ends with us if we are killed.
@@ -64,8 +64,8 @@ const (
 	Stderr Stream = 2
 )
 
-// Signal is what can be sent to a program. On Windows TERM, INT and HUP are CTRL_BREAK
-// where a console can carry it, and KILL ends the job.
+// Signal is what can be sent to a program. On Windows TERM, INT and HUP are CTRL_BREAK where a
+// console can carry it, and KILL ends the job.
 type Signal int
 
 const (

@@ -38,7 +38,8 @@ func (s *Spec) checkStrings() error {
 	return nil
 }
 
-// plumbing is what Start opens: the child's side is closed in any case, ours if nothing was started.
+// plumbing is what Start opens: the child's side is closed in any case, ours if nothing was
+// started.
 type plumbing struct {
 	child []int
 	ours  []*os.File
@@ -151,8 +152,8 @@ func (p *Proc) start(ctx context.Context, s *Spec) (err error) {
 	return nil
 }
 
-// openPipes makes the three streams of a program that has no terminal. feed is the writing
-// end for Spec.Stdin.
+// openPipes makes the three streams of a program that has no terminal. feed is the writing end for
+// Spec.Stdin.
 func (p *Proc) openPipes(pl *plumbing, s *Spec) (feed *os.File, err error) {
 	var in int
 	switch {
@@ -213,8 +214,8 @@ func prefill(f *os.File, b []byte) (n int) {
 	return n
 }
 
-// explain turns the one error number of a failed start, which may be about the
-// directory, the program or the interpreter of a script, into what is wrong.
+// explain turns the one error number of a failed start, which may be about the directory, the
+// program or the interpreter of a script, into what is wrong.
 func (s *Spec) explain(err error, dir string) error {
 	e := &StartError{Reason: IO, What: Program, cause: errnoOf(err)}
 	errno, ok := err.(syscall.Errno)
@@ -367,9 +368,9 @@ func (p *Proc) sendGroup(sig Signal) error {
 	return nil
 }
 
-// Signal sends a signal to the group of the program; on a terminal to the foreground group, as the key
-// for it would. It is for INT in the first place: nothing follows it. ErrEnded after the
-// end of the program; ErrSignal if the system refuses.
+// Signal sends a signal to the group of the program; on a terminal to the foreground group, as the
+// key for it would. It is for INT in the first place: nothing follows it. ErrEnded after the end of
+// the program; ErrSignal if the system refuses.
 func (p *Proc) Signal(sig Signal) error {
 	if err := p.endedOr(nil); err != nil {
 		return err

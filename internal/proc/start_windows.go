@@ -61,7 +61,8 @@ func (s *Spec) checkStrings() error {
 	return nil
 }
 
-// plumbing is what Start opens: the child's side is closed in any case, ours if nothing was started.
+// plumbing is what Start opens: the child's side is closed in any case, ours if nothing was
+// started.
 type plumbing struct {
 	child []windows.Handle
 	ours  []*os.File
@@ -134,8 +135,8 @@ func (p *Proc) start(ctx context.Context, s *Spec) (err error) {
 	return nil
 }
 
-// newJob makes the job that owns a program: whatever is in it ends with the last handle, and
-// that is ours, also when this process is ended by force. Nothing can break away.
+// newJob makes the job that owns a program: whatever is in it ends with the last handle, and that
+// is ours, also when this process is ended by force. Nothing can break away.
 func newJob() (windows.Handle, error) {
 	job, err := windows.CreateJobObject(nil, nil)
 	if err != nil {
@@ -174,7 +175,8 @@ func (p *Proc) create(pl *plumbing, s *Spec) error {
 	inJob := attrs.Update(procThreadAttributeJobList, unsafe.Pointer(&p.sys.job), unsafe.Sizeof(p.sys.job)) == nil
 	si := &windows.StartupInfoEx{}
 	si.Cb = uint32(unsafe.Sizeof(*si))
-	// Standard handles are named in any case: with a console and none named, a program would get ours.
+	// Standard handles are named in any case: with a console and none named, a program would get
+	// ours.
 	si.Flags = windows.STARTF_USESTDHANDLES
 	// A group and a console of its own: nothing reaches our terminal, as in another Unix session.
 	flags := uint32(windows.CREATE_SUSPENDED | windows.CREATE_UNICODE_ENVIRONMENT | windows.EXTENDED_STARTUPINFO_PRESENT | windows.CREATE_NEW_PROCESS_GROUP)
@@ -234,9 +236,10 @@ func environmentBlock(env []string) []uint16 {
 	return append(block, 0)
 }
 
-// commandLine joins the arguments so that the usual parser takes them apart again. cmd.exe
-// has another parser: what follows /c or /k is given as it is, between one pair of quotes that /s has it take off.
-// A batch file is run by that parser too: an argument that it would read in its own way is refused (ok is false).
+// commandLine joins the arguments so that the usual parser takes them apart again. cmd.exe has
+// another parser: what follows /c or /k is given as it is, between one pair of quotes that /s has
+// it take off. A batch file is run by that parser too: an argument that it would read in its own
+// way is refused (ok is false).
 func commandLine(path string, argv []string) (line string, ok bool) {
 	base := strings.ToLower(filepath.Base(path))
 	if base == "cmd.exe" || base == "cmd" {
@@ -336,8 +339,8 @@ func (p *Proc) release() {
 // canAsk: a program without a console cannot be asked to end. One on a terminal sees it closed.
 func (p *Proc) canAsk() bool { return p.tty != nil }
 
-// sendGroup ends the job for KILL. On a terminal INT is the key, TERM and HUP close the
-// console, which every program in it is told and given a few seconds for.
+// sendGroup ends the job for KILL. On a terminal INT is the key, TERM and HUP close the console,
+// which every program in it is told and given a few seconds for.
 func (p *Proc) sendGroup(sig Signal) error {
 	switch {
 	case sig == KILL:
@@ -433,7 +436,8 @@ func (p *Proc) survivors(scope) ([]*member, error) {
 		var in int32
 		r, _, _ := procIsProcessInJob.Call(uintptr(h), uintptr(p.sys.job), uintptr(unsafe.Pointer(&in)))
 		m := &member{pid: pid, process: h, name: imageName(h)}
-		// The console that the system runs for a program can be in the job. It ends with its last program and is nobody's descendant.
+		// The console that the system runs for a program can be in the job. It ends with its last
+		// program and is nobody's descendant.
 		host := strings.EqualFold(m.name, "conhost.exe")
 		if host || r != 0 && in == 0 || !m.alive() { // the number went to somebody else, or it ended
 			m.close()

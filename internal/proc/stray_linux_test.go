@@ -60,8 +60,8 @@ func TestStrayInExecIsNamed(t *testing.T) {
 	}
 }
 
-// S3: where a stray holds the pipe, what the program wrote is still read whole, also when the
-// time is up before the reader came to it; and a stray that floods it does not hold the call.
+// S3: where a stray holds the pipe, what the program wrote is still read whole, also when the time
+// is up before the reader came to it; and a stray that floods it does not hold the call.
 func TestHeldPipeIsReadWhole(t *testing.T) {
 	t.Parallel()
 	s, _ := shell(t, "setsid sh -c 'echo $$ > pid; exec sleep 300' & while [ ! -s pid ]; do sleep 0.005; done; head -c 60000 /dev/zero")
@@ -135,8 +135,8 @@ func TestStraysOfOthersAreLeftAlone(t *testing.T) {
 	goneSoon(t, other)
 }
 
-// The proof by the last number holds also while the machine forks: a member that
-// daemonizes twice in the moment of the exit is not missed.
+// The proof by the last number holds also while the machine forks: a member that daemonizes twice
+// in the moment of the exit is not missed.
 func TestNoSurvivorIsMissedWhileForking(t *testing.T) {
 	t.Parallel()
 	rounds := 30

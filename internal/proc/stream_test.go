@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// S3: when the time is up before the reader came to it, what is in the pipe is still read, though somebody
-// holds the other end and no end of file comes.
+// S3: when the time is up before the reader came to it, what is in the pipe is still read, though
+// somebody holds the other end and no end of file comes.
 func TestDrainReadsWhatIsThere(t *testing.T) {
 	t.Parallel()
 	r, w, err := os.Pipe()

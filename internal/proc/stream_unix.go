@@ -17,8 +17,8 @@ import (
 // A pipe holds 64 KiB, a terminal 4: more at once cannot come.
 const readSize = 64 << 10
 
-// ttyTail bounds what is read from a terminal after the end of its program. The kernel holds
-// less; whoever keeps writing meanwhile is a stray.
+// ttyTail bounds what is read from a terminal after the end of its program. The kernel holds less;
+// whoever keeps writing meanwhile is a stray.
 const ttyTail = 1 << 20
 
 // Buffers are taken when there is something to read, so that a silent program holds none.
@@ -92,8 +92,9 @@ func (s *stream) give(p []byte) {
 	}
 }
 
-// finish tells the reader that the program has ended, and that it last wrote at the given time
-// or before. The reader goes on until the end of file, or until the pipe was quiet for 50 ms, or for 1 s.
+// finish tells the reader that the program has ended, and that it last wrote at the given time or
+// before. The reader goes on until the end of file, or until the pipe was quiet for 50 ms, or for 1
+// s.
 func (s *stream) finish(last time.Time) {
 	s.stop.Store(int64(time.Since(s.began) + drainTime))
 	if s.tty {
@@ -107,8 +108,8 @@ func (s *stream) again() {
 	s.file.SetReadDeadline(earlier(time.Now().Add(quiet), s.began.Add(time.Duration(s.stop.Load()))))
 }
 
-// after is called when the time is up, and tells whether to go on. The deadline and the
-// last bytes race: what is in the pipe now is still read.
+// after is called when the time is up, and tells whether to go on. The deadline and the last bytes
+// race: what is in the pipe now is still read.
 func (s *stream) after() (more bool) {
 	if s.tty {
 		s.readOut(ttyTail, true)
@@ -164,8 +165,8 @@ func ignoringEINTR(f func() (int, error)) (int, error) {
 	}
 }
 
-// feed writes all of b and then closes: the pump of Spec.Stdin. Whoever does not read it
-// does not have to.
+// feed writes all of b and then closes: the pump of Spec.Stdin. Whoever does not read it does not
+// have to.
 func feed(w io.WriteCloser, b []byte) {
 	w.Write(b)
 	w.Close()

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -21,8 +22,9 @@ const (
 	everything                    // also strays by their parents
 )
 
-// young bounds the age up to which the numbers given since the start are taken as one
-// rising run: a system with at least usualNumbers forks for longer before it starts over. The same holds for the time of one look.
+// young bounds the age up to which the numbers given since the start are taken as one rising run: a
+// system with at least usualNumbers forks for longer before it starts over. The same holds for the
+// time of one look.
 const (
 	young        = 100 * time.Millisecond
 	usualNumbers = 32768
@@ -41,12 +43,12 @@ var rising = sync.OnceValue(func() bool {
 // survivors lists what is alive of what p owns, the program itself left out. An error means that
 // the list may be incomplete.
 //
-// The proof that nothing is left has to be cheap, because every short command needs it. The
-// kernel tells the number it gave out last. As long as we hold the zombie of the
-// program, its own number is not given again: if it is still the last one, then nothing was forked on
-// this system since, and nothing of the program can be left. Otherwise, if the program was short-lived,
-// only the numbers from its own to the last one can be descendants, and asking for their
-// session is one short system call each. Only otherwise is /proc listed.
+// The proof that nothing is left has to be cheap, because every short command needs it. The kernel
+// tells the number it gave out last. As long as we hold the zombie of the program, its own number
+// is not given again: if it is still the last one, then nothing was forked on this system since,
+// and nothing of the program can be left. Otherwise, if the program was short-lived, only the
+// numbers from its own to the last one can be descendants, and asking for their session is one
+// short system call each. Only otherwise is /proc listed.
 func (p *Proc) survivors(want scope) ([]*member, error) {
 	last, counted := lastPID()
 	if counted && last == p.pid {
@@ -57,7 +59,6 @@ func (p *Proc) survivors(want scope) ([]*member, error) {
 		session: func(sid int) bool { return sid == p.pid },
 		parents: want == everything,
 	}
-	c.foreign = otherProgram
 	if p.mark != "" {
 		c.mark = func(value []byte) bool { return string(value) == p.mark }
 	}
@@ -74,14 +75,12 @@ type census struct {
 	leader  int                     // left out, but its children count; 0 is none
 	session func(sid int) bool      // is it one of ours
 	mark    func(value []byte) bool // is it one of ours; nil finds none
-	foreign func(sid int) bool      // a session that cannot hold strays; nil is none
 	parents bool                    // also strays without a mark, by their parents
 	from    int                     // the first number that can be a member or its session; 0 means that any can
 	born    uint64                  // start time of the program, in ticks; 0 is unknown
 
 	found  []*member
 	seen   map[int]bool
-	stats  map[int]stat
 	failed error
 
 	fresh    bool         // what is walked now was forked during the look
@@ -91,20 +90,22 @@ type census struct {
 // take makes the list. last is the number given last, known if counted.
 //
 // A walk in rising order misses nothing: whoever is found dead has no fork under way, and its
-// children have higher numbers, that is, they come later. What was forked
-// during the walk is walked after it, until no number was given meanwhile.
+// children have higher numbers, that is, they come later. What was forked during the walk is walked
+// after it, until no number was given meanwhile. A snapshot is such a walk, but for numbers that
+// start over in its middle, which the last number shows.
 func (c *census) take(last int, counted bool) ([]*member, error) {
 	const rounds = 50
 	began := time.Now()
 	for range rounds {
 		if time.Since(began) > lookTime { // a machine that forks without pause: then the list is what was seen
-			return c.result(errBusy)
+			break
 		}
 		c.fresh = false
 		if c.from > 0 {
 			c.walk(c.from, last)
 		} else {
-			c.list()
+			last, counted = c.list()
+			began = time.Now() // waiting for the snapshot is not looking
 		}
 		for range rounds {
 			now, ok := lastPID()
@@ -168,56 +169,68 @@ func (c *census) walk(from, to int) {
 	}
 }
 
-func (c *census) list() {
-	pids, err := listPIDs()
-	if err != nil {
-		c.failed = err
-		return
+// list goes by a snapshot, and tells the last number from before it.
+func (c *census) list() (last int, counted bool) {
+	s := takeSnapshot(c.born)
+	if s.err != nil {
+		c.failed = s.err
+		return s.last, s.counted
 	}
-	var users []int
-	for _, pid := range pids {
-		if c.look(pid) {
-			users = append(users, pid)
+	if c.leader != 0 {
+		for _, pid := range s.session[c.leader] {
+			c.look(pid)
+		}
+	} else {
+		for sid, pids := range s.session {
+			if c.session(sid) {
+				for _, pid := range pids {
+					c.look(pid)
+				}
+			}
+		}
+	}
+	for _, o := range s.outside {
+		if c.mark == nil || c.seen[o.pid] || o.stat.start < c.born || c.session(o.sid) {
+			continue
+		}
+		if slices.ContainsFunc(o.marks, func(m string) bool { return c.mark([]byte(m)) }) {
+			c.open(o.pid, true, func() bool { return hasMark(o.pid, c.mark) })
 		}
 	}
 	if c.parents {
-		c.children(users)
+		c.children(s.outside)
 	}
+	return s.last, s.counted
 }
 
-// look decides about one number, and tells whether it might still be found to be a stray.
-func (c *census) look(pid int) (maybe bool) {
+// look decides about one number.
+func (c *census) look(pid int) {
 	if pid == c.leader || c.seen[pid] {
-		return false
+		return
 	}
 	sid, err := unix.Getsid(pid)
 	if err != nil && err != unix.ESRCH {
 		c.failed = errIncomplete
 	}
 	if err != nil || sid == 0 { // nobody, or a thread of the kernel
-		return false
+		return
 	}
 	if c.session(sid) {
 		c.open(pid, false, func() bool { s, err := unix.Getsid(pid); return err == nil && s == sid })
-		return false
+		return
 	}
 	// Reading an environment waits for an exec of that process, so those that cannot be strays are
 	// ruled out first: a stray's session is younger than the program.
-	if sid < c.from || c.foreign != nil && c.foreign(sid) {
-		return false
+	if c.mark == nil || sid < c.from || otherProgram(sid) || c.fresh && !c.mayBeChild(pid) {
+		return
 	}
-	if c.born > 0 && c.from == 0 && c.stat(pid).start < c.born {
-		return false
+	if hasMark(pid, c.mark) {
+		c.open(pid, true, func() bool { return hasMark(pid, c.mark) })
 	}
-	if c.mark == nil || c.fresh && !c.mayBeChild(pid) || !hasMark(pid, c.mark) {
-		return true
-	}
-	c.open(pid, true, func() bool { return hasMark(pid, c.mark) })
-	return false
 }
 
-// mayBeChild rules out what was forked during the look by somebody that is not ours: its parent
-// is alive, was looked at before it, and is not one to whom orphans come, which are our own ancestors.
+// mayBeChild rules out what was forked during the look by somebody that is not ours: its parent is
+// alive, was looked at before it, and is not one to whom orphans come, which are our own ancestors.
 func (c *census) mayBeChild(pid int) bool {
 	if c.adopters == nil {
 		c.adopters = map[int]bool{1: true}
@@ -229,8 +242,8 @@ func (c *census) mayBeChild(pid int) bool {
 	return parent == c.leader || c.seen[parent] || c.adopters[parent]
 }
 
-// otherProgram tells the sessions of other programs of this process: their leaders are
-// its children. A stray's leader is not, unless orphans come to us.
+// otherProgram tells the sessions of other programs of this process: their leaders are its
+// children. A stray's leader is not, unless orphans come to us.
 func otherProgram(sid int) bool {
 	if adoptive() {
 		return false
@@ -239,8 +252,8 @@ func otherProgram(sid int) bool {
 	return err != unix.ECHILD
 }
 
-// open opens a handle and then asks again whether it is the right one: if that answer is
-// yes and the handle says alive after it, it was about the process that the handle holds.
+// open opens a handle and then asks again whether it is the right one: if that answer is yes and
+// the handle says alive after it, it was about the process that the handle holds.
 func (c *census) open(pid int, stray bool, right func() bool) {
 	if pid == os.Getpid() {
 		return
@@ -276,41 +289,28 @@ func (c *census) open(pid int, stray bool, right func() bool) {
 	c.found = append(c.found, m)
 }
 
-// children finds strays without the mark by their parents, as long as those live. The zombie of
-// the program has no children any more.
-func (c *census) children(pids []int) {
+// children finds strays without the mark by their parents, as long as those live. The zombie of the
+// program has no children any more.
+func (c *census) children(outside []outsider) {
 	if len(c.found) == 0 && (c.leader == 0 || statOf(c.leader).state == 'Z') {
 		return
 	}
 	owned := func(pid int) bool { return pid == c.leader && pid != 0 || c.seen[pid] }
 	for more := true; more; {
 		more = false
-		for _, pid := range pids {
-			if c.seen[pid] || !owned(c.stat(pid).parent) {
+		for _, o := range outside {
+			if c.seen[o.pid] || !owned(o.stat.parent) {
 				continue
 			}
 			n := len(c.found)
-			c.open(pid, true, func() bool { return owned(statOf(pid).parent) })
+			c.open(o.pid, true, func() bool { return owned(statOf(o.pid).parent) })
 			more = more || len(c.found) > n
 		}
 	}
 }
 
-// stat is remembered for one census: the decision is made again by open.
-func (c *census) stat(pid int) stat {
-	x, ok := c.stats[pid]
-	if !ok {
-		if c.stats == nil {
-			c.stats = map[int]stat{}
-		}
-		x = statOf(pid)
-		c.stats[pid] = x
-	}
-	return x
-}
-
-// lastPID is the number that was given last in our namespace. It is not asked of anything but
-// the kernel: some containers lay a file over this one.
+// lastPID is the number that was given last in our namespace. It is not asked of anything but the
+// kernel: some containers lay a file over this one.
 func lastPID() (int, bool) {
 	fd, err := unix.Open("/proc/loadavg", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -331,7 +331,8 @@ func lastPID() (int, bool) {
 	return last, ok && last > 0
 }
 
-// listPIDs reads the numbers in /proc. It fails where /proc shows another namespace of processes than ours.
+// listPIDs reads the numbers in /proc. It fails where /proc shows another namespace of processes
+// than ours.
 func listPIDs() ([]int, error) {
 	if self, err := os.Readlink("/proc/self"); err != nil || self != strconv.Itoa(os.Getpid()) {
 		return nil, errIncomplete
@@ -380,11 +381,13 @@ func number(b []byte) (int, bool) {
 	return n, true
 }
 
-// hasMark looks for a mark in the environment that a process was started with. One that
-// may not be read, or was overwritten, has none.
+// execTries is how often a process in the middle of an exec is asked again, a millisecond apart.
+const execTries = 50
+
+// hasMark looks for a mark in the environment that a process was started with. One that may not be
+// read, or was overwritten, has none.
 func hasMark(pid int, ours func(value []byte) bool) bool {
-	const tries = 50 // of a millisecond each
-	for range tries {
+	for range execTries {
 		n, found := scanEnviron(pid, ours)
 		if n != 0 || !inExec(pid) {
 			return found
@@ -394,8 +397,8 @@ func hasMark(pid int, ours func(value []byte) bool) bool {
 	return false
 }
 
-// inExec tells whether a process is so far into an exec that the old environment is gone and
-// the new one not there yet. Then its arguments are not there either; a program always has one.
+// inExec tells whether a process is so far into an exec that the old environment is gone and the
+// new one not there yet. Then its arguments are not there either; a program always has one.
 func inExec(pid int) bool {
 	fd, err := unix.Open("/proc/"+strconv.Itoa(pid)+"/cmdline", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -475,8 +478,8 @@ func statOf(pid int) (x stat) {
 	if err != nil || n <= 0 {
 		return x
 	}
-	// The name may hold blanks and brackets; the last bracket ends it. State, parent and
-	// start are the fields 3, 4 and 22 of proc(5).
+	// The name may hold blanks and brackets; the last bracket ends it. State, parent and start are
+	// the fields 3, 4 and 22 of proc(5).
 	i := bytes.LastIndexByte(buf[:n], ')')
 	f := bytes.Fields(buf[i+1 : n])
 	if i < 0 || len(f) < 20 {
@@ -527,12 +530,12 @@ func holdMember(pid int) *member {
 	return m
 }
 
-// takenOver tells whether a number has a live process. It is asked about numbers whose own
-// process is known to have ended.
+// takenOver tells whether a number has a live process. It is asked about numbers whose own process
+// is known to have ended.
 func takenOver(pid int) bool { return birthOf(pid) != 0 }
 
-// discardOutput reads what a process writes into pipes that lost their reader, until this
-// process ends. They are known by their inode, so that a pipe between two programs is never robbed.
+// discardOutput reads what a process writes into pipes that lost their reader, until this process
+// ends. They are known by their inode, so that a pipe between two programs is never robbed.
 func discardOutput(pid int, ours map[string]bool) {
 	for _, n := range []string{"1", "2"} {
 		name := "/proc/" + strconv.Itoa(pid) + "/fd/" + n

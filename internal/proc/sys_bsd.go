@@ -38,8 +38,8 @@ func totalLimit() int64 {
 
 var markedOnce sync.Once
 
-// onlyThreeDescriptors marks what this process inherited, once: whatever Go opens later has
-// the mark already.
+// onlyThreeDescriptors marks what this process inherited, once: whatever Go opens later has the
+// mark already.
 func onlyThreeDescriptors() {
 	markedOnce.Do(func() {
 		markDescriptors("/dev/fd")
@@ -72,14 +72,14 @@ func (y *system) started() {
 	y.queue = q
 }
 
-// awaitExit returns when the program is a zombie, or will be one in a moment. It is not
-// reaped. A thread waits for each program.
+// awaitExit returns when the program is a zombie, or will be one in a moment. It is not reaped. A
+// thread waits for each program.
 func (p *Proc) awaitExit() {
 	if p.sys.queue >= 0 && p.awaitEvent() {
 		return
 	}
-	// No event to be had, for want of memory or descriptors. A child that is neither reaped
-	// nor listed alive has ended.
+	// No event to be had, for want of memory or descriptors. A child that is neither reaped nor
+	// listed alive has ended.
 	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
 		list, err := processes()
 		if err == nil {
@@ -123,8 +123,8 @@ func (p *Proc) release() {
 	}
 }
 
-// member is a live process of the session of a program. There are no handles here: the
-// number is signalled directly after its start time was compared.
+// member is a live process of the session of a program. There are no handles here: the number is
+// signalled directly after its start time was compared.
 type member struct {
 	pid   int
 	name  string
@@ -174,8 +174,8 @@ func (p *Proc) survivors(scope) ([]*member, error) {
 	return sessionMembers(func(sid int) bool { return sid == p.pid }, p.pid)
 }
 
-// sessionMembers lists the living members of sessions. What is forked while the system makes its list
-// can be missed by one look: two must agree.
+// sessionMembers lists the living members of sessions. What is forked while the system makes its
+// list can be missed by one look: two must agree.
 func sessionMembers(ours func(sid int) bool, leader int) ([]*member, error) {
 	var last []*member
 	for try := range 10 {
@@ -229,13 +229,13 @@ func holdMember(pid int) *member {
 	return &member{pid: pid, name: x.name, birth: x.birth}
 }
 
-// takenOver tells whether a number has a live process. It is asked about numbers whose own
-// process is known to have ended.
+// takenOver tells whether a number has a live process. It is asked about numbers whose own process
+// is known to have ended.
 func takenOver(pid int) bool {
 	_, ok := processOf(pid)
 	return ok
 }
 
-// discardOutput: a pipe cannot be opened by name here. A program that writes after its reader is gone
-// gets SIGPIPE, within its grace or not.
+// discardOutput: a pipe cannot be opened by name here. A program that writes after its reader is
+// gone gets SIGPIPE, within its grace or not.
 func discardOutput(pid int, ours map[string]bool) {}

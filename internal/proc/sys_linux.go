@@ -39,8 +39,8 @@ func onlyThreeDescriptors() {
 	}
 }
 
-// heldDir names a directory by its handle: in the child the name leads to the inherited copy
-// of the descriptor, before that is closed.
+// heldDir names a directory by its handle: in the child the name leads to the inherited copy of the
+// descriptor, before that is closed.
 func heldDir(f *os.File) (name string) {
 	raw, err := f.SyscallConn()
 	if err != nil {
@@ -71,8 +71,8 @@ func (y *system) started() {
 	y.pidfd = os.NewFile(uintptr(y.fd), "pidfd")
 }
 
-// awaitExit returns when the program is a zombie. It is not reaped. The wait is the
-// runtime's: no thread is held.
+// awaitExit returns when the program is a zombie. It is not reaped. The wait is the runtime's: no
+// thread is held.
 func (p *Proc) awaitExit() {
 	if p.sys.pidfd != nil {
 		raw, err := p.sys.pidfd.SyscallConn()
@@ -106,8 +106,8 @@ func (p *Proc) release() {
 	}
 }
 
-// member is a live process that belongs to a program, other than the program itself, held
-// by a pidfd: whatever becomes of its number, signals reach it or nobody.
+// member is a live process that belongs to a program, other than the program itself, held by a
+// pidfd: whatever becomes of its number, signals reach it or nobody.
 type member struct {
 	pid   int
 	name  string
@@ -157,8 +157,8 @@ func (m *member) kill(sig unix.Signal) {
 	}
 }
 
-// waitMember waits for the end of a member and tells whether it came. Like waitExit it returns early when
-// patience was shortened.
+// waitMember waits for the end of a member and tells whether it came. Like waitExit it returns
+// early when patience was shortened.
 func (p *Proc) waitMember(m *member, until time.Time) bool {
 	if m.fd < 0 {
 		return p.waitPolling(m, until)
@@ -175,8 +175,8 @@ func (p *Proc) waitMember(m *member, until time.Time) bool {
 	return raw.Read(func(uintptr) bool { return !m.alive() }) == nil
 }
 
-// adoptive tells whether orphans become children of this process: then a child of ours may
-// be a stray.
+// adoptive tells whether orphans become children of this process: then a child of ours may be a
+// stray.
 var adoptive = sync.OnceValue(func() bool {
 	if os.Getpid() == 1 {
 		return true

@@ -208,7 +208,8 @@ func TestTerminalHangUp(t *testing.T) {
 	goneSoon(t, pid)
 }
 
-// A terminal that nobody reads from does not hold a Write for longer than its context, and End gets through.
+// A terminal that nobody reads from does not hold a Write for longer than its context, and End gets
+// through.
 func TestTerminalFullInput(t *testing.T) {
 	t.Parallel()
 	s, out := onTTY(t, "stty raw -echo; echo READY; sleep 300")

@@ -97,8 +97,8 @@ func (p *Proc) onTerminal(f func(fd int) error) error {
 	return ferr
 }
 
-// editsLines tells whether the terminal is in its line mode now. A program can change that at
-// any moment: then the limit was too careful, or a cut line is its own doing.
+// editsLines tells whether the terminal is in its line mode now. A program can change that at any
+// moment: then the limit was too careful, or a cut line is its own doing.
 func editsLines(f *os.File) bool {
 	raw, err := f.SyscallConn()
 	if err != nil {
@@ -124,7 +124,8 @@ func (p *Proc) sendForeground(sig Signal) (sent bool) {
 		if err != nil || group <= 1 || group == p.pid {
 			return err // the group of the program is signalled by the caller
 		}
-		// The number is from the terminal of our session: a group of it, if its leader still says so.
+		// The number is from the terminal of our session: a group of it, if its leader still says
+		// so.
 		if sid, err := unix.Getsid(group); err != nil || sid != p.pid {
 			return err
 		}

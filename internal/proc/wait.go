@@ -11,7 +11,8 @@ var errIncomplete = errors.New("proc: the processes of this system could not be 
 // errBusy says that the system forked too fast for one look to be complete. Another one may be.
 var errBusy = errors.New("proc: the processes of this system changed during the look")
 
-// look is survivors, again while the system is too busy for a complete answer, until the time is up.
+// look is survivors, again while the system is too busy for a complete answer, until the time is
+// up.
 func (p *Proc) look(want scope, until time.Time) ([]*member, error) {
 	for {
 		list, err := p.survivors(want)
@@ -29,8 +30,8 @@ func (p *Proc) setWake(f func()) {
 	p.mu.Unlock()
 }
 
-// waitPolling waits for a member where the system has no event for it. It runs during a
-// clean-up only, and a clean-up is bounded.
+// waitPolling waits for a member where the system has no event for it. It runs during a clean-up
+// only, and a clean-up is bounded.
 func (p *Proc) waitPolling(m *member, until time.Time) bool {
 	for pause := time.Millisecond / 2; m.alive(); pause = min(2*pause, 10*time.Millisecond) {
 		left := time.Until(until)
