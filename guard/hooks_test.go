@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/belayhq/belay/internal/proc"
 	"github.com/belayhq/belay/tool"
 )
 
@@ -544,4 +545,20 @@ func TestTry(t *testing.T) {
 	if gone.Version(context.Background()) != "" || broken.Version(context.Background()) != "" {
 		t.Error("a version out of nothing")
 	}
+}
+
+// G2: what is kept of a program's output is bounded, however much it writes.
+func TestKeptOutputIsBounded(t *testing.T) {
+	t.Parallel()
+	o := output{full: make(chan struct{})}
+	piece := make([]byte, 60_000)
+	for range 40 {
+		o.write(proc.Stderr, piece)
+		o.write(proc.Stdout, piece)
+	}
+	stdout, stderr := o.take()
+	if len(stdout) != maxOutput+1 || len(stderr) != maxStderr {
+		t.Errorf("kept %d and %d bytes", len(stdout), len(stderr))
+	}
+	<-o.full
 }
