@@ -45,6 +45,8 @@ func TestP5_Clean(t *testing.T) {
 		{"column", "abc\x1b[10GX\x1b[2GY\n", "aYc      X\n"},
 		{"forward and back", "abcdef\x1b[3D-\x1b[1C+\n", "abc-e+\n"},
 		{"delete, insert, erase", "abcdef\r\x1b[2P\x1b[1C\x1b[2@\x1b[1X\n", "c  def\n"},
+		{"insert in a wide one", "\u4f60b\r\x1b[1C\x1b[1@X\n", " X b\n"},
+		{"restored without saving", "ab\x1b8cd\x1b[u\x1b[uef\n", "ab\ncd\nef\n"},
 		{"repeat", "-\x1b[9b>\n", "---------->\n"},
 		{"saved", "ab\x1b7cd\x1b8X\x1b[s1\x1b[u2\n", "abX2\n"},
 		{"jump is bounded", "\x1b[99999CX\n", strings.Repeat(" ", maxJump) + "X\n"},
@@ -66,7 +68,7 @@ func TestP5_Clean(t *testing.T) {
 		{"8-bit strings", "a\u009d0;t\u009cb\u0090q\x1b\\c\u009fx\u009cd\u009ey\u009ce\u0098z\u009cf\n", "abcdef\n"},
 		{"SOS and PM", "a\x1bXsos\x1b\\b\x1b^pm\x1b\\c\n", "abc\n"},
 		{"BEL ends no DCS", "a\x1bPq\ab\x1b\\c\n", "ac\n"},
-		{"CAN and SUB", "a\x1b[3\x18b\x1b]0;t\x1ac\n", "abc\n"},
+		{"CAN and SUB", "a\x1b[3\x18b\x1b]0;t\x1ac\x1b[3\x1ad\n", "abcd\n"},
 		{"sequence in string", "a\x1b]0;t\x1b[31mb\n", "ab\n"},
 		{"tmux passthrough", "a\x1bPtmux;\x1b\x1b]52;c;aGk=\a\x1b\\b\n", "ab\n"},
 		{"controls within", "a\x1b[3\n1mb\x1b[\r2Kc\n", "a\nc\n"},
@@ -145,6 +147,7 @@ func TestP5_FlushKeepsTheParserState(t *testing.T) {
 		{[]string{"x\u009b1", "mM\xc2", "\x9d0;t\x07y"}, []string{"x", "M", "y"}},
 		{[]string{"abc", "\bX\n"}, []string{"abc", "X\n"}},
 		{[]string{"user\r\x1b[KPassword: ", "\nok\n"}, []string{"Password: ", "\nok\n"}},
+		{[]string{"ab\tq\b\x1b[K\x1b[4G", "x\n"}, []string{"ab\t", "x\n"}}, // the cursor is within the tab
 		{[]string{"\x1b", "[31", ";1", "mX"}, []string{"", "", "", "X"}},
 	} {
 		var cl Cleaner
@@ -206,11 +209,11 @@ func TestLongLinesComeOutWhole(t *testing.T) {
 					t.Fatalf("holds %d", n)
 				}
 			}
-			if got = cl.Flush(got); string(got) != c.want {
-				t.Errorf("%.20q…: got %d bytes %.40q…%q, want %d", c.in, len(got), got, got[max(0, len(got)-20):], len(c.want))
-			}
 			if cap(cl.line.text) > 1<<10 || cap(cl.line.cells) > 1<<8 {
 				t.Error("keeps the memory of a long line")
+			}
+			if got = cl.Flush(got); string(got) != c.want {
+				t.Errorf("%.20q…: got %d bytes %.40q…%q, want %d", c.in, len(got), got, got[max(0, len(got)-20):], len(c.want))
 			}
 		}
 	}

@@ -92,6 +92,7 @@ func TestP5_LinesLookAsOnATerminal(t *testing.T) {
 		"a\tb\rX", "abcdefghij\r\tX", "ab\r\tX", "a\tb\r\x1b[4CX", "\t\tx\b\b\b\by", "abcdefgh\tx\x1b[2Zy", "a\x1b[2Ib",
 		"abc\x1b[10GX\x1b[2GY", "abc\x1b[10`X\x1b[2aY", "abcdef\x1b[3D-\x1b[1C+", "x\x1b[0C\x1b[0D\x1b[GY",
 		"abcdef\r\x1b[2P\x1b[1C\x1b[2@\x1b[1X", "abc\x1b[5Pd", "abc\r\x1b[5@d", "abc\r\x1b[9Xd",
+		"abc\tdef\r\x1b[1P", "abc\tdef\r\x1b[1@", "abc\tdef\tg\r\x1b[6C\x1b[3P",
 		"-\x1b[9b>", "ab\x1b7cd\x1b8X",
 		"\x1b[1G\x1b[0K| idle\x1b[1G\x1b[0K/ fetch\x1b[1G\x1b[0Kok",
 		"\U0001f600\U0001f600\b\bX", "\U0001f468\u200d\U0001f469\u200d\U0001f467ab\r\x1b[3CX", "\u2764\ufe0fab\r\x1b[3CX", "\U0001f44d\U0001f3fdab\r\x1b[3CX",

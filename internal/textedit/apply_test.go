@@ -120,6 +120,18 @@ func TestF9_MissFindsTheBlock(t *testing.T) {
 	}
 }
 
+// F9: a near text is found wherever it lies in a big file.
+func TestF9_MissSeesAcrossItsBlocks(t *testing.T) {
+	t.Parallel()
+	for _, before := range []int{64<<10 - 8, 64<<10 - 1, 128<<10 - 5, 200_000} {
+		content := strings.Repeat("x", before-1) + "\nthe  needle  here\n" + strings.Repeat("y", 70_000)
+		_, err := Apply([]byte(content), []Edit{{Old: "the needle here"}}, noLimit)
+		if want := (&MissError{NearLine: 2, NearPercent: 99, Differs: DiffersWhitespace}); !reflect.DeepEqual(err, want) {
+			t.Errorf("behind %d bytes: %#v", before, err)
+		}
+	}
+}
+
 // F9: whatever the edits, only the named texts change; judged by strings.Replace.
 func FuzzEditKeepsRest(f *testing.F) {
 	f.Add("a b c", "b", "X", "c", "", false)

@@ -47,6 +47,22 @@ func TestF9_Diff(t *testing.T) {
 +new
  10
 `},
+		{"two apart", "f", ten, strings.NewReplacer("2\n", "", "9\n", "9\nnew\n").Replace(ten), `diff --git a/f b/f
+--- a/f
++++ b/f
+@@ -1,5 +1,4 @@
+ 1
+-2
+ 3
+ 4
+ 5
+@@ -7,4 +6,5 @@
+ 7
+ 8
+ 9
++new
+ 10
+`},
 		{"no newline", "d/f", "a\nb", "a\nc", `diff --git a/d/f b/d/f
 --- a/d/f
 +++ b/d/f
@@ -286,6 +302,13 @@ func TestDiffOfBigTextsIsBoundedAndShort(t *testing.T) {
 	}
 	old := b.String()
 	block := strings.Repeat("inserted\n}\n\n", 150)
+	var code strings.Builder
+	for i := range 4000 {
+		fmt.Fprintf(&code, "func f%d() {\n\treturn %d\n}\n\n", i, i)
+	}
+	funcs := code.String()
+	other := strings.ReplaceAll(funcs[:len(block)], "f", "g")
+	half := strings.Index(funcs, "func f2000()")
 	for _, c := range []struct {
 		name, old, new string
 		atMost         int // bytes of the diff
@@ -293,6 +316,8 @@ func TestDiffOfBigTextsIsBoundedAndShort(t *testing.T) {
 		{"both ends", old, "first\n" + old + "last\n", 300},
 		{"both ends and middle", old, "first\n" + old[:len(old)/2] + "middle" + old[len(old)/2:] + "last\n", 600},
 		{"blocks", old, block + old[:len(old)/2] + "\n" + block + old[len(old)/2:] + block, 5 * len(block)},
+		{"functions among functions", funcs, other + funcs[:half] + other + funcs[half:] + "end\n", 2*len(other)*3/2 + 1000},
+		{"a hundred changes", old, strings.ReplaceAll(old, "321 of", "three two one of"), 60 * 400},
 		{"every tenth", old, strings.ReplaceAll(old, "7 of", "seven of"), 20 * len(old)},
 		{"every line", old, strings.ReplaceAll(old, "of", "off"), 3 * len(old)},
 		{"nothing common", old, strings.ToUpper(old), 3 * len(old)},
