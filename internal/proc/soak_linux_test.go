@@ -33,8 +33,8 @@ func TestSoak(t *testing.T) {
 	}
 	stubborn := []string{
 		"yes flood",
-		"trap '' TERM INT HUP; while :; do sleep 0.05; done",
-		"while :; do sleep 0.02 & done 2>/dev/null | head -c 1000; sleep 300",
+		"trap '' TERM INT HUP; while :; do sleep 0.3; done",
+		"while :; do sleep 0.05 & sleep 0.02; done",
 		"sleep 300 & sleep 300 & wait",
 		"setsid sh -c 'trap \"\" TERM; sleep 300' & wait",
 		"kill -STOP $$",

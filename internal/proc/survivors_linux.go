@@ -93,8 +93,12 @@ type census struct {
 // children have higher numbers, that is, they come later. What was forked during the walk is walked
 // after it, until no number was given meanwhile. A snapshot is such a walk, but for numbers that
 // start over in its middle, which the last number shows.
+//
+// On a machine that forks all the time the last number never stands still. What could still be
+// missed after some walks is a process that each time forked and ended between two system calls of
+// ours; that is not waited for.
 func (c *census) take(last int, counted bool) ([]*member, error) {
-	const rounds = 50
+	const rounds, walks = 50, 20
 	began := time.Now()
 	for range rounds {
 		if time.Since(began) > lookTime { // a machine that forks without pause: then the list is what was seen
@@ -107,7 +111,8 @@ func (c *census) take(last int, counted bool) ([]*member, error) {
 			last, counted = c.list()
 			began = time.Now() // waiting for the snapshot is not looking
 		}
-		for range rounds {
+		again := false
+		for range walks {
 			now, ok := lastPID()
 			if !ok || !counted {
 				if c.twice() {
@@ -120,11 +125,15 @@ func (c *census) take(last int, counted bool) ([]*member, error) {
 			}
 			if now < last || !rising() { // the numbers started over
 				c.from, c.born = 0, statOf(c.leader).start
+				again = true
 				break
 			}
 			c.fresh = true
 			c.walk(last+1, now)
 			last = now
+		}
+		if !again {
+			return c.result(nil)
 		}
 		last, counted = lastPID()
 	}
