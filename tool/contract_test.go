@@ -108,14 +108,18 @@ func TestFingerprintCoversTheContract(t *testing.T) {
 	t.Parallel()
 	base := definition().Fingerprint()
 	same := map[string]func(*Definition){
-		"description":     func(d *Definition) { d.Description = "other" },
-		"order of names":  func(d *Definition) { d.Schema = json.RawMessage(`{ "properties":{"b":{"maximum":1e2},"a":{"type":"string"}},"type":"object"}`) },
+		"description": func(d *Definition) { d.Description = "other" },
+		"order of names": func(d *Definition) {
+			d.Schema = json.RawMessage(`{ "properties":{"b":{"maximum":1e2},"a":{"type":"string"}},"type":"object"}`)
+		},
 		"order of risks":  func(d *Definition) { d.Risks = []Risk{RiskProcess, RiskRead} },
 		"a repeated risk": func(d *Definition) { d.Risks = append(d.Risks, RiskRead) },
 	}
 	other := map[string]func(*Definition){
-		"name":   func(d *Definition) { d.Name = "u" },
-		"schema": func(d *Definition) { d.Schema = json.RawMessage(`{"type":"object","properties":{"a":{"type":"string"},"b":{"maximum":101}}}`) },
+		"name": func(d *Definition) { d.Name = "u" },
+		"schema": func(d *Definition) {
+			d.Schema = json.RawMessage(`{"type":"object","properties":{"a":{"type":"string"},"b":{"maximum":101}}}`)
+		},
 		"effect": func(d *Definition) { d.Effect = ReadOnly },
 		"replay": func(d *Definition) { d.Replay = Idempotent },
 		"risks":  func(d *Definition) { d.Risks = d.Risks[:1] },

@@ -234,16 +234,6 @@ func (r *raw) start(ignoring bool) int {
 	return 0
 }
 
-// running tells whether a process is alive and no zombie.
-func running(pid int) bool {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return syscall.Kill(pid, 0) == nil && !os.IsNotExist(err)
-	}
-	_, state, _ := strings.Cut(string(stat), ") ")
-	return state[0] != 'Z' && state[0] != 'X'
-}
-
 // P4: however the server is told to go, it and all that it started are gone, and
 // the exit code says how it was told.
 func TestTheServerAndItsChildrenEnd(t *testing.T) {

@@ -60,8 +60,11 @@ func render(output []byte, size proc.Size) (s screen, err error) {
 		_, _ = io.Copy(io.Discard, e)
 	}()
 	defer func() {
-		_ = e.Close()
-		<-drained
+		// Not its Close: that races with a Read under way.
+		if answers, ok := e.InputPipe().(io.Closer); ok {
+			_ = answers.Close()
+			<-drained
+		}
 	}()
 	output = clampParams(output)
 	for began := time.Now(); len(output) > 0; {
