@@ -37,6 +37,9 @@ func shellArgv(shell, line string, login bool) []string {
 		}
 		return []string{shell, "--no-config", "-c", line}
 	case "busybox":
+		if login {
+			return []string{shell, "sh", "-l", "-c", line}
+		}
 		return []string{shell, "sh", "-c", line}
 	case "powershell", "pwsh":
 		argv := []string{shell, "-NoLogo", "-NonInteractive"}
