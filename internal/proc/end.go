@@ -136,6 +136,7 @@ func (p *Proc) endOwned(first Signal, strays bool) (left []*member, proven bool)
 	// KILL, look again, until there is nothing or the time is up. Killing the group is one step for
 	// the kernel: a member that is forking does not slip through.
 	giveUp := time.Now().Add(proofTime)
+	pause := 10 * time.Millisecond
 	for killed := false; ; killed = true {
 		gone := p.isGone() // before the list: while the program lives it can add to it
 		list, err := p.survivors(want)
@@ -157,7 +158,8 @@ func (p *Proc) endOwned(first Signal, strays bool) (left []*member, proven bool)
 			}
 		}
 		// Not until giveUp: what was forked by another group meanwhile is to be found soon.
-		soon := earlier(giveUp, time.Now().Add(20*time.Millisecond))
+		soon := earlier(giveUp, time.Now().Add(pause))
+		pause = min(2*pause, 100*time.Millisecond)
 		if p.waitExit(soon) {
 			for _, m := range list {
 				if (strays || !m.stray) && !p.waitMember(m, soon) {

@@ -10,13 +10,17 @@ import (
 
 // input is the open standard input of a program, or the writing side of its terminal.
 type input struct {
-	writing sync.Mutex // held during a Write, so that two of them never mix
+	writing chan bool // capacity 1, full during a Write, so that two of them never mix
 	file    *os.File
 	tty     bool
 	line    int // of a terminal: bytes of the unfinished line; guarded by writing
 
 	mu     sync.Mutex
 	closed bool
+}
+
+func newInput(f *os.File, tty bool) *input {
+	return &input{writing: make(chan bool, 1), file: f, tty: tty}
 }
 
 // Write gives input to the program. It blocks while the program does not read, until the context
@@ -28,8 +32,14 @@ func (p *Proc) Write(ctx context.Context, b []byte) (int, error) {
 	if in == nil {
 		return 0, p.endedOr(ErrInputClosed)
 	}
-	in.writing.Lock()
-	defer in.writing.Unlock()
+	select {
+	case in.writing <- true:
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	case <-p.exited:
+		return 0, ErrEnded
+	}
+	defer func() { <-in.writing }()
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}

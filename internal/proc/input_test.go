@@ -56,6 +56,20 @@ func TestWriteIsBounded(t *testing.T) {
 	if n, err := p.Write(ctx, []byte("x")); n != 0 || !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("%d %v", n, err)
 	}
+	// A Write that waits for another one is bounded, too.
+	first := make(chan error, 1)
+	long, release := context.WithCancel(context.Background())
+	go func() { _, err := p.Write(long, make([]byte, 1<<20)); first <- err }()
+	eventually(t, "a Write under way", func() bool { return len(p.input.writing) == 1 })
+	short, stop := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer stop()
+	if n, err := p.Write(short, []byte("x")); n != 0 || !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("%d %v", n, err)
+	}
+	release()
+	if err := <-first; err != context.Canceled {
+		t.Fatal(err)
+	}
 	// A blocked Write ends with the program, and with CloseInput.
 	for _, release := range []func(){func() { p.CloseInput() }, func() {}} {
 		got := make(chan error, 1)

@@ -59,7 +59,7 @@ func (p *Proc) openPipes(pl *plumbing, s *Spec) (feed *os.File, err error) {
 			return nil, err
 		}
 		pl.std[0] = h
-		p.input = &input{file: f}
+		p.input = newInput(f, false)
 	case len(s.Stdin) > 0:
 		if pl.std[0], feed, err = pl.pipe(false); err != nil {
 			return nil, err
@@ -228,7 +228,7 @@ func (p *Proc) openTerminal(pl *plumbing, s *Spec) error {
 		return err
 	}
 	p.tty = out
-	p.input = &input{file: in, tty: true}
+	p.input = newInput(in, true)
 	p.streams = append(p.streams, newStream(p, out, Stdout, s))
 	return nil
 }

@@ -64,8 +64,8 @@ const (
 	Stderr Stream = 2
 )
 
-// Signal is what can be sent to a program. On Windows TERM, INT and HUP are CTRL_BREAK where a
-// console can carry it, and KILL ends the job.
+// Signal is what can be sent to a program. On Windows there is only KILL, which ends the job; on a
+// terminal there also INT, as the key, and TERM and HUP, which close the console.
 type Signal int
 
 const (

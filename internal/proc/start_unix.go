@@ -162,7 +162,7 @@ func (p *Proc) openPipes(pl *plumbing, s *Spec) (feed *os.File, err error) {
 		if in, f, err = pl.pipe(false); err != nil {
 			return nil, err
 		}
-		p.input = &input{file: f}
+		p.input = newInput(f, false)
 	case len(s.Stdin) > 0:
 		if in, feed, err = pl.pipe(false); err != nil {
 			return nil, err

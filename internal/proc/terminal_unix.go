@@ -48,7 +48,7 @@ func (p *Proc) openTerminal(pl *plumbing, s *Spec) error {
 	}
 	p.tty = f
 	p.streams = append(p.streams, st)
-	p.input = &input{file: f, tty: true}
+	p.input = newInput(f, true)
 	pl.fds = [3]uintptr{uintptr(theirs), uintptr(theirs), uintptr(theirs)}
 	return nil
 }
