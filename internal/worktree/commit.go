@@ -6,9 +6,13 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"hash"
 	"io"
 	"io/fs"
 	"os"
+	"runtime"
+	"slices"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -146,11 +150,11 @@ func (t *Tree) attempt(ctx context.Context, asked string, ch change, last bool) 
 	defer release()
 
 	// What is there, and whether it may be replaced.
-	keep := int64(keepBytes)
+	keep, lend := int64(keepBytes), true
 	if ch.update != nil {
-		keep = t.o.MaxFileBytes
+		keep, lend = t.o.MaxFileBytes, false // what the function returns may share the memory
 	}
-	old, err := t.look(ctx, p, keep)
+	old, err := t.look(ctx, p, keep, lend)
 	if err != nil {
 		return Commit{}, err
 	}
@@ -282,9 +286,13 @@ type target struct {
 	info     os.FileInfo
 	id       identity
 	sum      *digested
-	content  []byte // nil where the file is larger than was to be kept
-	tooLarge bool   // then neither sum nor content
+	content  []byte  // nil where the file is larger than was to be kept
+	lent     *[]byte // content's memory, where it goes back to kept
+	tooLarge bool    // then neither sum nor content
 }
+
+// kept lends out memory for the old content of replaces: fresh memory for each costs more than the reading into it.
+var kept = sync.Pool{New: func() any { return new([]byte) }}
 
 func (tg *target) close() {
 	if tg == nil {
@@ -294,11 +302,16 @@ func (tg *target) close() {
 		tg.sum.hex()
 	}
 	tg.f.Close()
+	if tg.lent != nil {
+		tg.content = nil
+		kept.Put(tg.lent)
+		tg.lent = nil
+	}
 }
 
 // look opens what is at p now, and digests it; up to keep bytes it also keeps the content, and then the digest may still
 // be on its way. It has the folder's lock, but only this package's writers heed that.
-func (t *Tree) look(ctx context.Context, p *place, keep int64) (*target, error) {
+func (t *Tree) look(ctx context.Context, p *place, keep int64, lend bool) (*target, error) {
 	for range maxSwaps {
 		tg, err := t.open(p)
 		if errors.Is(err, errSwapped) {
@@ -307,7 +320,7 @@ func (t *Tree) look(ctx context.Context, p *place, keep int64) (*target, error) 
 		if tg == nil || err != nil || tg.tooLarge {
 			return tg, err
 		}
-		err = tg.digest(ctx, keep)
+		err = tg.digest(ctx, keep, lend)
 		if err == nil {
 			return tg, nil
 		}
@@ -347,7 +360,7 @@ func (t *Tree) open(p *place) (*target, error) {
 }
 
 // digest reads the target once; errSwapped means that its length is not what it was a moment before.
-func (tg *target) digest(ctx context.Context, keep int64) error {
+func (tg *target) digest(ctx context.Context, keep int64, lend bool) error {
 	if tg.id.size > keep {
 		sum := sha256.New()
 		n, err := chunks(ctx, tg.f, tg.id.size, func(b []byte) bool { sum.Write(b); return true })
@@ -357,7 +370,14 @@ func (tg *target) digest(ctx context.Context, keep int64) error {
 		tg.sum = known(hex.EncodeToString(sum.Sum(nil)))
 		return err
 	}
-	content := make([]byte, tg.id.size)
+	var content []byte
+	if lend {
+		tg.lent = kept.Get().(*[]byte)
+		*tg.lent = slices.Grow((*tg.lent)[:0], int(tg.id.size))
+		content = (*tg.lent)[:tg.id.size]
+	} else {
+		content = make([]byte, tg.id.size)
+	}
 	sum, done := overlapped()
 	defer done()
 	tg.sum = sum.digested
@@ -508,7 +528,7 @@ func (tg *target) equals(ctx context.Context, old *target) (bool, error) {
 		return false, nil
 	}
 	if old.content == nil {
-		err := tg.digest(ctx, -1)
+		err := tg.digest(ctx, -1, false)
 		if errors.Is(err, errSwapped) {
 			return false, nil
 		}
@@ -599,10 +619,24 @@ func digesting(content []byte) *digested {
 	}
 	d := &digested{done: make(chan struct{})}
 	go func() {
-		d.sum = Digest(content)
+		h := sha256.New()
+		stepAside(h, content)
+		d.sum = hex.EncodeToString(h.Sum(nil))
 		close(d.done)
 	}()
 	return d
+}
+
+// stepAside digests b and lets others run in between: with few processors the call that is to be overlapped, when it comes
+// back from the disk, would else wait for the digest to end before it could go on to the next step.
+func stepAside(h hash.Hash, b []byte) {
+	const piece = 64 << 10 // some 40 µs
+	for len(b) > piece {
+		h.Write(b[:piece])
+		b = b[piece:]
+		runtime.Gosched()
+	}
+	h.Write(b)
 }
 
 func (d *digested) hex() string {
@@ -622,7 +656,7 @@ func overlapped() (d digester, finish func()) {
 	go func() {
 		h := sha256.New()
 		for b := range d.pieces {
-			h.Write(b)
+			stepAside(h, b)
 		}
 		d.sum = hex.EncodeToString(h.Sum(nil))
 		close(d.done)

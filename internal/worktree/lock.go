@@ -2,21 +2,20 @@ package worktree
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"os"
 	"path/filepath"
 	"sync"
 	"time"
-
-	"crypto/sha256"
-	"encoding/binary"
 )
 
 // Writers into one folder take turns. The unit is the folder and not the file, because the lock that works between
 // processes without leaving anything behind is the one on the folder's own handle.
 
-// leases hands out turns inside the process, by the identity of the folder. It is the one package variable with state:
-// trees that were opened apart must share it. It makes waiters queue on a channel instead of asking the system again and again.
+// leases hands out turns inside the process, by the identity of the folder. It is the one package variable whose
+// state matters (the others are pools of memory): trees that were opened apart must share it. It makes waiters queue on a channel instead of asking the system again and again.
 var leases = leaseTable{held: make(map[folderID]*lease)}
 
 type folderID struct{ device, inode uint64 }
