@@ -49,6 +49,7 @@ type conn struct {
 	in    io.ReadCloser
 	lines lines // of Read
 	out   io.Writer
+	calls context.Context // done when all calls in flight have to end
 
 	mu      sync.Mutex
 	flight  map[jsonrpc.ID]*call // by the id, until the answer is handed over for writing
@@ -67,10 +68,15 @@ type conn struct {
 type call struct {
 	id        []byte // as the peer spells it
 	method    string
-	size      int    // of its line
-	arguments []byte // of a tools/call, for its handler
-	answer    *answer
+	size      int  // of its line
 	cancelled bool // under conn.mu: the peer wants no answer any more
+
+	// of a tools/call, for the middleware and the handler, one goroutine
+	ctx       context.Context // done when the peer cancels it, or all calls have to end
+	cancel    context.CancelFunc
+	tool      string
+	arguments []byte
+	answer    *answer
 }
 
 // An event happens once.
@@ -89,9 +95,9 @@ func (e *event) happened() bool {
 	}
 }
 
-func newConn(in io.ReadCloser, out io.Writer) *conn {
+func newConn(calls context.Context, in io.ReadCloser, out io.Writer) *conn {
 	return &conn{
-		in: in, out: out,
+		calls: calls, in: in, out: out,
 		lines:   lines{r: bufio.NewReaderSize(in, 64<<10)},
 		flight:  map[jsonrpc.ID]*call{},
 		settled: make(chan struct{}, 1),
@@ -205,27 +211,31 @@ func (c *conn) notification(method string, m *message) jsonrpc.Message {
 	case methodInitialized:
 		return &jsonrpc.Request{Method: method, Params: m.params}
 	case methodCancelled:
-		id, ok := parseID(m.requestID)
-		if ok && c.cancel(id) {
-			return cancellation(id)
+		if id, ok := parseID(m.requestID); ok {
+			c.cancel(id)
 		}
 	}
 	return nil
 }
 
-// cancel notes that the peer wants no answer to a request in flight. It reports
-// false for any other id: clients cancel what was answered long ago.
-func (c *conn) cancel(id jsonrpc.ID) bool {
+// cancel ends a call in flight, whose answer the peer does not want any more. Any
+// other id changes nothing: clients cancel what was answered long ago. The SDK
+// is not told. It would cancel a moment later, in a goroutine of its own, and by
+// then the id may be that of another call.
+func (c *conn) cancel(id jsonrpc.ID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	call := c.flight[id]
-	if call == nil || call.method == methodInitialize { // which MCP lets nobody cancel
-		return false
+	request := c.flight[id]
+	if request == nil || request.method == methodInitialize { // which MCP lets nobody cancel
+		return
 	}
-	call.cancelled = true
-	return true
+	request.cancelled = true
+	if request.cancel != nil {
+		request.cancel()
+	}
 }
 
+// take makes a request one in flight.
 func (c *conn) take(id jsonrpc.ID, request *call) *refusal {
 	most := maxFlight
 	if request.method != methodCall {
@@ -238,6 +248,9 @@ func (c *conn) take(id jsonrpc.ID, request *call) *refusal {
 		return &refusal{codeInvalidRequest, "a request of this id is in flight"}
 	case c.open >= most, c.bytes+request.size > maxFlightBytes:
 		return &refusal{codeBusy, "too many requests are in flight; wait for answers"}
+	}
+	if request.method == methodCall {
+		request.ctx, request.cancel = context.WithCancel(c.calls)
 	}
 	c.flight[id] = request
 	c.open++
@@ -289,6 +302,9 @@ func (c *conn) Write(_ context.Context, msg jsonrpc.Message) error {
 }
 
 func (c *conn) settle(request *call) {
+	if request.cancel != nil {
+		request.cancel()
+	}
 	c.mu.Lock()
 	c.open--
 	c.bytes -= request.size

@@ -2,7 +2,6 @@ package mcp
 
 import (
 	"bytes"
-	"encoding/json"
 	"regexp"
 	"strconv"
 	"unicode/utf8"
@@ -184,16 +183,6 @@ func appendID(line []byte, id jsonrpc.ID) []byte {
 	default:
 		return append(line, "null"...)
 	}
-}
-
-// cancellation is the notification for the SDK that ends the call of an id. The
-// peer's reason is dropped.
-func cancellation(id jsonrpc.ID) *jsonrpc.Request {
-	params, err := json.Marshal(map[string]any{"requestId": id.Raw()})
-	if err != nil {
-		return nil
-	}
-	return &jsonrpc.Request{Method: methodCancelled, Params: params}
 }
 
 // lastID finds the id where it is the last member of a message, as the

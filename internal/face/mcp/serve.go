@@ -72,11 +72,11 @@ func Serve(ctx context.Context, suite Suite, c Config, in io.ReadCloser, out io.
 }
 
 func serve(ctx context.Context, suite Suite, c Config, in io.ReadCloser, out io.Writer, b bounds) error {
-	conn := newConn(in, out)
-	defer conn.Close()
 	calls, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	if _, err := newServer(suite, c, conn, calls).Connect(ctx, conn, nil); err != nil {
+	conn := newConn(calls, in, out)
+	defer conn.Close()
+	if _, err := newServer(suite, c, conn).Connect(ctx, conn, nil); err != nil {
 		return err
 	}
 	select {

@@ -22,22 +22,20 @@ const listTTL = 5 * 60 * 1000
 // stack trace. It also saves the SDK's look into each schema at the start.
 const door = "belay"
 
-// toolName is the key of a call's context under which its tool's name is, past
-// the door.
-type toolName struct{}
+// callKey is the key of a call's context under which its *call is.
+type callKey struct{}
 
 // A face is a suite as an MCP server.
 type face struct {
 	suite Suite
 	conn  *conn
-	calls context.Context // done when calls in flight have to end
 
 	tools  map[string]tool.Definition
 	listed []*sdk.Tool // in the suite's order
 }
 
-func newServer(suite Suite, c Config, conn *conn, calls context.Context) *sdk.Server {
-	f := &face{suite: suite, conn: conn, calls: calls, tools: map[string]tool.Definition{}}
+func newServer(suite Suite, c Config, conn *conn) *sdk.Server {
+	f := &face{suite: suite, conn: conn, tools: map[string]tool.Definition{}}
 	definitions := visible(suite.Definitions())
 	server := sdk.NewServer(&sdk.Implementation{Name: "belay", Version: c.Version}, &sdk.ServerOptions{
 		Instructions: instructions(definitions),
@@ -71,10 +69,18 @@ func (f *face) served(next sdk.MethodHandler) sdk.MethodHandler {
 		case methodInitialize, methodInitialized, methodCancelled, "ping", "server/discover", "subscriptions/listen":
 			return next(ctx, method, req)
 		case methodCall:
-			if p, ok := req.GetParams().(*sdk.CallToolParamsRaw); ok {
-				ctx = context.WithValue(ctx, toolName{}, p.Name)
-				p.Name = door
+			p, _ := req.GetParams().(*sdk.CallToolParamsRaw)
+			if p == nil {
+				return next(ctx, method, req)
 			}
+			c := f.conn.find(p.Arguments)
+			if c == nil { // never: receive put its id there
+				return nil, &jsonrpc.Error{Code: codeInternal, Message: "internal error"}
+			}
+			c.tool, p.Name = p.Name, door
+			ctx, cancel := context.WithCancel(context.WithValue(ctx, callKey{}, c))
+			defer cancel()
+			defer context.AfterFunc(c.ctx, cancel)()
 			return next(ctx, method, req)
 		case methodList:
 			result, err = next(ctx, method, req)
@@ -90,34 +96,26 @@ func (f *face) served(next sdk.MethodHandler) sdk.MethodHandler {
 
 // call leaves the answer with the call in flight, for the connection to write,
 // and gives the SDK its stand-in.
-func (f *face) call(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
-	c := f.conn.find(req.Params.Arguments)
-	if c == nil { // never: receive put its id there
-		return nil, &jsonrpc.Error{Code: codeInternal, Message: "internal error"}
-	}
-	name, _ := ctx.Value(toolName{}).(string)
-	d, known := f.tools[name]
+func (f *face) call(ctx context.Context, _ *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+	c := ctx.Value(callKey{}).(*call)
+	d, known := f.tools[c.tool]
 	if !known {
 		c.answer = failed(tool.NewError(tool.UnknownTool))
 	} else if e := refuseHidden(d, c.arguments); e != nil {
 		c.answer = failed(e)
 	} else {
-		c.answer = f.run(ctx, d, tool.Call{ID: string(c.id), Name: name, Args: c.arguments})
+		c.answer = f.run(ctx, d, tool.Call{ID: string(c.id), Name: d.Name, Args: c.arguments})
 	}
 	return c.answer.standIn(), nil
 }
 
-// run makes one call of the suite. It ends with the request or with the server,
-// whichever is first.
+// run makes one call of the suite.
 func (f *face) run(ctx context.Context, d tool.Definition, call tool.Call) (a *answer) {
 	defer func() {
 		if recover() != nil {
 			a = failed(broken(d.Effect))
 		}
 	}()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(f.calls, cancel)()
 	result, err := f.suite.Call(ctx, coding.Caller{}, call)
 	if err != nil {
 		return failed(own(err, d.Effect))

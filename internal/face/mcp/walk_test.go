@@ -101,17 +101,9 @@ func FuzzIDComesBack(f *testing.F) {
 		if got := string(appendID(nil, id)); got != string(m.id) {
 			t.Fatalf("%q came back as %q", m.id, got)
 		}
-		// the way through the params of a call, and through a cancellation
-		again, ok := parseID(m.id)
-		if !ok || again != id {
+		// by the same spelling the handler and a cancellation find the call
+		if again, ok := parseID(m.id); !ok || again != id {
 			t.Fatalf("%q is two ids", m.id)
-		}
-		var params struct{ RequestID any }
-		if err := json.Unmarshal(cancellation(id).Params, &params); err != nil {
-			t.Fatal(err)
-		}
-		if s, ok := params.RequestID.(string); ok && s != id.Raw() {
-			t.Fatalf("a cancellation of %q names %q", m.id, s)
 		}
 	})
 }
