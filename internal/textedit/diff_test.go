@@ -106,16 +106,14 @@ func TestF9_DiffIsBounded(t *testing.T) {
 	if omitted != 0 {
 		t.Fatalf("%d omitted", omitted)
 	}
-	for _, max := range []int{-1, 0, 1, 20, 100, 1000, len(whole) - 1, len(whole)} {
-		got, omitted := Diff("f", []byte(old), []byte(new), max)
-		if len(got) > maxOf(max, 0) || !strings.HasPrefix(whole, got) || int64(len(got))+omitted != int64(len(whole)) ||
-			got != "" && !strings.HasSuffix(got, "\n") || len(got)+40 < max && omitted > 0 {
-			t.Errorf("max %d: %d bytes, %d omitted of %d", max, len(got), omitted, len(whole))
+	for _, limit := range []int{-1, 0, 1, 20, 100, 1000, len(whole) - 1, len(whole)} {
+		got, omitted := Diff("f", []byte(old), []byte(new), limit)
+		if len(got) > max(limit, 0) || !strings.HasPrefix(whole, got) || int64(len(got))+omitted != int64(len(whole)) ||
+			got != "" && !strings.HasSuffix(got, "\n") || len(got)+40 < limit && omitted > 0 {
+			t.Errorf("limit %d: %d bytes, %d omitted of %d", limit, len(got), omitted, len(whole))
 		}
 	}
 }
-
-func maxOf(a, b int) int { return max(a, b) }
 
 // apply is a reader of unified diffs of our own: strict, and no cleverer than
 // the format.
@@ -188,7 +186,7 @@ func FuzzDiffApplies(f *testing.F) {
 	f.Add([]byte("a"), []byte("a\n"), 10)
 	f.Add([]byte(""), []byte("a\r\nb"), 0)
 	f.Add([]byte("a\nb\nc\nd\ne\nf\ng\nh\ni\nj\n"), []byte("b\nc\nd\ne\nf\ng\nh\ni\nj\nk"), 60)
-	f.Fuzz(func(t *testing.T, old, new []byte, max int) {
+	f.Fuzz(func(t *testing.T, old, new []byte, limit int) {
 		diff, omitted := Diff("f", old, new, noLimit)
 		if got, err := apply(old, diff); err != nil || omitted != 0 || !bytes.Equal(got, new) {
 			t.Fatalf("%q to %q: %v, got %q by\n%s", old, new, err, got, diff)
@@ -196,9 +194,9 @@ func FuzzDiffApplies(f *testing.F) {
 		if (diff == "") != bytes.Equal(old, new) {
 			t.Fatal("a diff of nothing, or none of something")
 		}
-		part, omitted := Diff("f", old, new, max)
-		if !strings.HasPrefix(diff, part) || len(part) > maxOf(max, 0) || int64(len(part))+omitted != int64(len(diff)) {
-			t.Fatalf("max %d: %d and %d omitted of %d", max, len(part), omitted, len(diff))
+		part, omitted := Diff("f", old, new, limit)
+		if !strings.HasPrefix(diff, part) || len(part) > max(limit, 0) || int64(len(part))+omitted != int64(len(diff)) {
+			t.Fatalf("limit %d: %d and %d omitted of %d", limit, len(part), omitted, len(diff))
 		}
 	})
 }
