@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -21,11 +22,61 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/belayhq/belay/tool"
 )
 
 // hang is far over what anything here takes, also on a loaded machine.
 const hang = 60 * time.Second
+
+// TestMain fails the run for what it left: goroutines, descriptors, processes, files.
+// The tests sleep more than they work: more of them run at once than there are processors.
+func TestMain(tests *testing.M) {
+	flag.Parse()
+	flag.Set("test.parallel", strconv.Itoa(max(8, runtime.GOMAXPROCS(0))))
+	temp, err := os.MkdirTemp("", "codingtest-")
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	os.Setenv("TMPDIR", temp)
+	mark := fmt.Sprintf("BELAY_CODING_TESTS=%d", os.Getpid())
+	os.Setenv("BELAY_CODING_TESTS", strconv.Itoa(os.Getpid()))
+	before := descriptorsOpen()
+	code := tests.Run()
+	if code == 0 {
+		leak := func(what string, v any) { fmt.Println("leaked", what, v); code = 1 }
+		if err := goleak.Find(); err != nil {
+			leak("goroutines:", err)
+		}
+		eventually := func(ok func() bool) bool {
+			for end := time.Now().Add(5 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+				if time.Now().After(end) {
+					return false
+				}
+			}
+			return true
+		}
+		// the runtime's poller may have come
+		if !eventually(func() bool { return descriptorsOpen() <= before+3 }) {
+			leak("descriptors:", descriptorsOpen()-before)
+		}
+		if !eventually(func() bool { return len(marked(mark)) == 0 }) {
+			leak("processes:", marked(mark))
+		}
+		if left, _ := os.ReadDir(temp); len(left) > 0 {
+			leak("files:", left)
+		}
+	}
+	os.RemoveAll(temp)
+	os.Exit(code)
+}
+
+func descriptorsOpen() int {
+	list, _ := os.ReadDir("/dev/fd")
+	return len(list)
+}
 
 // A yard is a suite whose processes all carry a mark of their own.
 type yard struct {
@@ -62,17 +113,20 @@ func newYard(t *testing.T, change func(*Config)) *yard {
 }
 
 // alive lists what still runs of what the yard started.
-func (y *yard) alive() (pids []int) {
+func (y *yard) alive() []int { return marked(y.mark) }
+
+// marked lists the other processes that have a variable.
+func marked(variable string) (pids []int) {
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
 	for _, d := range dirs {
 		env, err := os.ReadFile(d + "/environ")
-		if err != nil || !bytes.Contains(append(env, 0), []byte(y.mark+"\x00")) {
+		if err != nil || !bytes.Contains(append([]byte{0}, append(env, 0)...), []byte("\x00"+variable+"\x00")) {
 			continue
 		}
 		// PID 1 reaps late on some machines: a zombie is gone
 		stat, err := os.ReadFile(d + "/stat")
-		if f := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:]); err == nil && len(f) > 0 && f[0][0] != 'Z' && f[0][0] != 'X' {
-			pid, _ := strconv.Atoi(filepath.Base(d))
+		pid, _ := strconv.Atoi(filepath.Base(d))
+		if f := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:]); err == nil && len(f) > 0 && f[0][0] != 'Z' && f[0][0] != 'X' && pid != os.Getpid() {
 			pids = append(pids, pid)
 		}
 	}
