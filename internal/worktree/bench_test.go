@@ -94,6 +94,8 @@ func BenchmarkPageOfDigested(b *testing.B) {
 			must(b, os.WriteFile(filepath.Join(dir, "f"), bytes.Repeat([]byte("a line of text\n"), size/15), 0o644))
 			time.Sleep(settleTime + 100*time.Millisecond)
 			tree := openTree(b, dir, Options{})
+			_, err := tree.Read(bg, PageRequest{Name: "f", Limit: 1})
+			must(b, err)
 			for b.Loop() {
 				_, err := tree.Read(bg, PageRequest{Name: "f", Offset: int64(size / 2), Limit: 4 << 10})
 				must(b, err)
