@@ -23,6 +23,7 @@ type outsider struct {
 	pid, sid int
 	stat     stat
 	marks    []string // values of BELAY_SESSION; not looked for where it is older than all who ask
+	wait     execWait // while they are read
 }
 
 // order is a snapshot that has not begun. It is shared by all who come until it does.
@@ -83,7 +84,7 @@ func survey(born uint64) *snapshot {
 		return s
 	}
 	others := map[int]bool{} // sessions, by whether another program of ours leads them
-	var later []int          // places in outside: in the middle of an exec
+	var later []int          // places in outside: perhaps in the middle of an exec
 	for _, pid := range pids {
 		sid, err := unix.Getsid(pid)
 		if err != nil && err != unix.ESRCH {
@@ -105,20 +106,19 @@ func survey(born uint64) *snapshot {
 		o := outsider{pid: pid, sid: sid, stat: statOf(pid)}
 		if o.stat.start >= born {
 			// Reading an environment waits for an exec of that process: only of those that can matter.
-			var ready bool
-			if o.marks, ready = marksOf(pid); !ready {
+			if !o.readMarks() {
 				later = append(later, len(s.outside))
 			}
 		}
 		s.outside = append(s.outside, o)
 	}
-	for try := 0; len(later) > 0 && try < execTries; try++ {
+	for len(later) > 0 {
 		time.Sleep(time.Millisecond)
 		waiting := later
 		later = nil
 		for _, i := range waiting {
-			var ready bool
-			if s.outside[i].marks, ready = marksOf(s.outside[i].pid); !ready {
+			o := &s.outside[i]
+			if !o.readMarks() {
 				later = append(later, i)
 			}
 		}
@@ -126,13 +126,13 @@ func survey(born uint64) *snapshot {
 	return s
 }
 
-// marksOf collects the marks of a process. It is not ready in the middle of an exec.
-func marksOf(pid int) (marks []string, ready bool) {
-	n, _ := scanEnviron(pid, func(value []byte) bool {
+// readMarks collects the marks of a process. It is not done while they may be yet to come.
+func (o *outsider) readMarks() (done bool) {
+	n, _ := scanEnviron(o.pid, func(value []byte) bool {
 		if len(value) <= maxMark {
-			marks = append(marks, string(value))
+			o.marks = append(o.marks, string(value))
 		}
 		return false
 	})
-	return marks, n != 0 || !inExec(pid)
+	return n != 0 || !o.wait.again(o.pid)
 }

@@ -390,33 +390,45 @@ func number(b []byte) (int, bool) {
 	return n, true
 }
 
-// execTries is how often a process in the middle of an exec is asked again, a millisecond apart.
-const execTries = 50
-
 // hasMark looks for a mark in the environment that a process was started with. One that may not be
 // read, or was overwritten, has none.
 func hasMark(pid int, ours func(value []byte) bool) bool {
-	for range execTries {
+	var e execWait
+	for {
 		n, found := scanEnviron(pid, ours)
-		if n != 0 || !inExec(pid) {
+		if n != 0 || !e.again(pid) {
 			return found
 		}
 		time.Sleep(time.Millisecond)
 	}
-	return false
 }
 
-// inExec tells whether a process is so far into an exec that the old environment is gone and the
-// new one not there yet. Then its arguments are not there either; a program always has one.
-func inExec(pid int) bool {
+// execWait tells how often a process without an environment is asked again, a millisecond apart. In
+// the middle of an exec the old one is gone and the new one is not there yet; nor are the
+// arguments, which come a moment before it. A program always has an argument, a zombie never.
+type execWait struct{ bare, calm int }
+
+func (e *execWait) again(pid int) bool {
+	if birthOf(pid) == 0 {
+		return false
+	}
+	if hasArguments(pid) {
+		e.calm++
+	} else {
+		e.bare++
+	}
+	return e.calm <= 3 && e.bare <= 50
+}
+
+func hasArguments(pid int) bool {
 	fd, err := unix.Open("/proc/"+strconv.Itoa(pid)+"/cmdline", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return false
 	}
 	defer unix.Close(fd)
 	var b [1]byte
-	n, err := ignoringEINTR(func() (int, error) { return unix.Read(fd, b[:]) })
-	return n == 0 && err == nil && birthOf(pid) != 0 // a zombie has none for good
+	n, _ := ignoringEINTR(func() (int, error) { return unix.Read(fd, b[:]) })
+	return n > 0
 }
 
 // environBound is where reading an environment ends; the kernel takes no more than 6 MiB.
