@@ -8,8 +8,9 @@
 //
 // It does not promise an answer to a request that the peer cancelled (MCP asks
 // for none), nor to one that is still running when the server has to go. It
-// takes no batches: MCP has none since 2025-06-18. It sends no notification and
-// no request; it asks nobody for approval.
+// takes no batches: MCP has none since 2025-06-18. It sends no request, so it asks
+// nobody for approval, and no notification but the acknowledgement that
+// subscriptions/listen asks for.
 //
 // Requests run concurrently. A client is served until its input ends, its
 // output is gone, or the context is done, whichever is first.
