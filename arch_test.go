@@ -41,6 +41,7 @@ var floors = [][]string{
 var besides = map[string][]string{
 	"internal/filetool":             {"internal/border"},
 	"internal/proctool":             {"internal/border"},
+	"internal/dispatch":             {"internal/border"},
 	"internal/host/model/openai":    {"internal/host/model"},
 	"internal/host/model/anthropic": {"internal/host/model"},
 	"internal/host/model/scripted":  {"internal/host/model"},
@@ -109,11 +110,6 @@ var onlyHere = []struct {
 		imports: []string{"net/http", "net/rpc", "net/smtp"},
 		uses:    []string{"net.Dial*", "net.Listen*", "net.Dialer", "net.Lookup*", "net.Resolver", "crypto/tls.Dial*", "crypto/tls.Listen"},
 		homes:   []string{"internal/cli", "internal/host/model/...", "internal/face/mcp"},
-	},
-	{
-		what:    "the diff library",
-		imports: []string{"github.com/aymanbagabas/go-udiff"},
-		homes:   []string{"internal/textedit"},
 	},
 }
 
@@ -445,7 +441,6 @@ func TestInspectCanFail(t *testing.T) {
 		{"MCP SDK", "internal/cli/x.go", "package cli\nimport _ \"github.com/modelcontextprotocol/go-sdk/mcp\"", "import of github.com/modelcontextprotocol/go-sdk/mcp"},
 		{"model SDK", "internal/host/model/anthropic/x.go", "package anthropic\nimport _ \"github.com/openai/openai-go/v3\"", "import of github.com/openai/openai-go/v3"},
 		{"model SDK 2", "internal/host/agent/x.go", "package agent\nimport _ \"github.com/anthropics/anthropic-sdk-go\"", "import of github.com/anthropics/anthropic-sdk-go"},
-		{"diff", "internal/filetool/x.go", "package filetool\nimport _ \"github.com/aymanbagabas/go-udiff\"", "import of github.com/aymanbagabas/go-udiff"},
 		{"new dependency", "internal/cli/x.go", "package cli\nimport _ \"example.org/left-pad\"", "dependency example.org/left-pad has no home"},
 		{"Stdout", "internal/face/mcp/x.go", "package mcp\nimport \"os\"\nvar w = os.Stdout", "use of os.Stdout"},
 		{"Stdin", "internal/face/stream/x.go", "package stream\nimport \"os\"\nfunc f() any { return struct{ r *os.File }{os.Stdin} }", "use of os.Stdin"},

@@ -5,7 +5,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
+	"github.com/belayhq/belay/guard"
 	"github.com/belayhq/belay/internal/proctool"
 	"github.com/belayhq/belay/internal/spool"
 )
@@ -19,6 +21,15 @@ type Config struct {
 	Protect []string // names that the file tools do not write to [.git .belay]
 	Environ []string // the environment that children inherit from [os.Environ]
 	Shell   string   // the user's shell, by name or path [$SHELL, else the platform's]
+
+	// Hooks judge calls before they run, in order; the strictest verdict wins.
+	Hooks []guard.Hook
+	// ApprovalTimeout is how long a question to the user stands, counted from its
+	// showing [60 s, which is also the most].
+	ApprovalTimeout time.Duration
+	// Journal is a file that records, for each call, that it started and how it
+	// ended, and nothing of its arguments [none].
+	Journal string
 
 	// Keeper is the program, by its absolute path, with its arguments, that ends
 	// what runs if this process is killed: it calls RunKeeper and does nothing else

@@ -15,9 +15,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/belayhq/belay/approve"
 	"github.com/belayhq/belay/internal/dispatch"
 	"github.com/belayhq/belay/internal/filetool"
 	"github.com/belayhq/belay/internal/jobs"
+	"github.com/belayhq/belay/internal/journal"
 	"github.com/belayhq/belay/internal/proc"
 	"github.com/belayhq/belay/internal/proctool"
 	"github.com/belayhq/belay/internal/worktree"
@@ -38,6 +40,7 @@ type Suite struct {
 	corridor *dispatch.Corridor
 	tree     *worktree.Tree
 	table    *jobs.Table
+	journal  *journal.Journal // nil where none is kept
 
 	closing context.Context // done once Close was called
 	shut    context.CancelFunc
@@ -67,7 +70,14 @@ func New(c Config) (*Suite, error) {
 		return nil, &ConfigError{Setting: "TMPDIR", Expects: "an absolute path: there is no current directory"}
 	}
 	table.KeepWith(c.Keeper)
-	s := &Suite{config: c, tree: tree, table: table}
+	gates := dispatch.Gates{Hooks: c.Hooks, Gate: approve.New(c.ApprovalTimeout)}
+	if c.Journal != "" {
+		if gates.Journal, err = journal.Open(c.Journal); err != nil {
+			tree.Close()
+			return nil, &ConfigError{Setting: "journal.path", Expects: "a file that can be appended to: " + err.Error()}
+		}
+	}
+	s := &Suite{config: c, tree: tree, table: table, journal: gates.Journal}
 	s.closing, s.shut = context.WithCancel(context.Background())
 	tools := append(filetool.New(tree, c.Limits.MaxPageBytes, c.Limits.MaxFileBytes), proctool.New(proctool.Config{
 		Tree: tree, Table: s.table, Shell: c.Shell, StreamBytes: int(c.Limits.MaxOutputBytes),
@@ -76,7 +86,7 @@ func New(c Config) (*Suite, error) {
 			Allow: c.Env.Allow, Set: c.Env.Set,
 		},
 	})...)
-	if s.corridor, err = dispatch.New(tools...); err != nil {
+	if s.corridor, err = dispatch.New(gates, tools...); err != nil {
 		tree.Close()
 		return nil, err
 	}
@@ -95,6 +105,12 @@ func (s *Suite) Root() string { return s.tree.Root() }
 // asked anything.
 type Caller struct {
 	Reporter tool.Reporter // told how a long call is getting on; may be nil
+	// Asker puts questions to the user: each input to a process needs a yes, and a
+	// guard can leave a call to the user. nil refuses what would have to be asked.
+	Asker approve.Asker
+	// Notify shows a text to the user and to nobody else; it may hold a code that
+	// overrides a guard. nil drops it.
+	Notify func(text string)
 }
 
 // Definitions lists the tools in the order in which they are meant to be shown.
@@ -117,7 +133,7 @@ func (s *Suite) Call(ctx context.Context, caller Caller, call tool.Call) (tool.R
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.closing, cancel)()
-	return s.corridor.Call(ctx, caller.Reporter, call)
+	return s.corridor.Call(ctx, dispatch.Caller{Report: caller.Reporter, Asker: caller.Asker, Notify: caller.Notify}, call)
 }
 
 // closeTime bounds Close: the grace, and the time that proc takes at most to
@@ -143,6 +159,9 @@ func (s *Suite) Close() error {
 	go func() {
 		s.calls.Wait()
 		s.tree.Close()
+		if s.journal != nil {
+			s.journal.Close()
+		}
 		close(idle)
 	}()
 	select {

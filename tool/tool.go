@@ -41,6 +41,11 @@ type Plan interface {
 	Close()
 }
 
+// A Judged plan wants to know how the guards stood to it, for its result: "ok",
+// "unavailable" (one could not decide and is set to let pass) or "none". It is told
+// before Run.
+type Judged interface{ Judged(guard string) }
+
 // A Reporter is told how a long call is getting on, with text that is safe to
 // show. It must not block. A nil Reporter is replaced by one that drops
 // everything before a Plan sees it.

@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/belayhq/belay/approve"
+	"github.com/belayhq/belay/guard"
 	"github.com/belayhq/belay/internal/jobs"
 	"github.com/belayhq/belay/internal/proc"
 	"github.com/belayhq/belay/internal/textedit"
@@ -37,6 +39,7 @@ func Error(err error, at Place) error {
 		file  *worktree.Error
 		start *proc.StartError
 		full  *jobs.FullError
+		block *guard.Error
 	)
 	if e := editError(err, at); e != nil {
 		return e
@@ -50,6 +53,14 @@ func Error(err error, at Place) error {
 		return startError(start, at)
 	case errors.As(err, &full):
 		return limit("sessions", int64(full.Limit), int64(full.Running))
+	case errors.As(err, &block):
+		return tool.NewError(tool.GuardFailed, fact("reason", block.Explain()))
+	case errors.Is(err, approve.ErrUnavailable):
+		return tool.NewError(tool.ApprovalUnavailable)
+	case errors.Is(err, approve.ErrDenied):
+		return tool.NewError(tool.ApprovalDenied)
+	case errors.Is(err, approve.ErrTimeout):
+		return tool.NewError(tool.ApprovalTimeout)
 	case errors.Is(err, jobs.ErrClosed):
 		return tool.NewError(tool.Cancelled)
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):

@@ -12,6 +12,7 @@ import (
 )
 
 type fake struct {
+	posture      string
 	effect       tool.Effect
 	prepare, run func() error
 	consent      bool
@@ -53,15 +54,17 @@ func (f *fake) Run(_ context.Context, report tool.Reporter) (tool.Result, error)
 	return tool.Result{Text: "done"}, nil
 }
 
+func (f *fake) Judged(guard string) { f.posture = guard }
+
 func (f *fake) Close() { f.closed++ }
 
 func call(t *testing.T, f *fake, ctx context.Context) (tool.Result, *tool.Error) {
 	t.Helper()
-	c, err := New(f)
+	c, err := New(Gates{}, f)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := c.Call(ctx, nil, tool.Call{ID: "1", Name: "fake"})
+	r, err := c.Call(ctx, Caller{}, tool.Call{ID: "1", Name: "fake"})
 	var e *tool.Error
 	if err != nil && !errors.As(err, &e) {
 		t.Fatalf("an error of type %T left the corridor", err)
@@ -129,22 +132,22 @@ func TestConsentWithoutAnAskerIsRefused(t *testing.T) {
 func TestUnknownToolAndGoodCall(t *testing.T) {
 	t.Parallel()
 	f := &fake{effect: tool.Mutating}
-	c, err := New(f)
+	c, err := New(Gates{}, f)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Call(context.Background(), nil, tool.Call{Name: "Fake"}); err.(*tool.Error).Code != tool.UnknownTool {
+	if _, err := c.Call(context.Background(), Caller{}, tool.Call{Name: "Fake"}); err.(*tool.Error).Code != tool.UnknownTool {
 		t.Error(err)
 	}
 	said := ""
-	r, err := c.Call(context.Background(), func(s string) { said = s }, tool.Call{Name: "fake"})
+	r, err := c.Call(context.Background(), Caller{Report: func(s string) { said = s }}, tool.Call{Name: "fake"})
 	if err != nil || r.Text != "done" || said != "under way" || f.closed != 1 {
 		t.Error(r, err, said, f.closed)
 	}
-	if _, err := New(f, f); err == nil {
+	if _, err := New(Gates{}, f, f); err == nil {
 		t.Error("two tools of one name were accepted")
 	}
-	if _, err := New(&fake{}); err == nil {
+	if _, err := New(Gates{}, &fake{}); err == nil {
 		t.Error("a definition without effect was accepted")
 	}
 }

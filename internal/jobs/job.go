@@ -30,6 +30,7 @@ type Spec struct {
 	Timeout time.Duration // 0: none
 	Mode    Mode
 	Preview string // of the command, escaped and bounded by the caller
+	Guard   string // how the guards stood to the start, for results
 }
 
 // A Job is one session.
@@ -38,6 +39,7 @@ type Job struct {
 	mode    Mode
 	tty     bool
 	preview string
+	guard   string
 	started time.Time
 	proc    *proc.Proc
 	output  *record
@@ -69,7 +71,7 @@ type Status struct {
 // error of ctx, of Spec.Proc.Before, or of proc.
 func (t *Table) Start(ctx context.Context, s Spec) (*Job, error) {
 	j := &Job{
-		id: randomID(), mode: s.Mode, tty: s.Proc.TTY != nil, preview: s.Preview,
+		id: randomID(), mode: s.Mode, tty: s.Proc.TTY != nil, preview: s.Preview, guard: s.Guard,
 		started: time.Now(), output: newRecord(t.limits.TailBytes, t.logs.Log()), done: make(chan struct{}),
 	}
 	if s.Proc.TTY != nil {
@@ -146,6 +148,7 @@ func (j *Job) ID() string      { return j.id }
 func (j *Job) Mode() Mode      { return j.mode }
 func (j *Job) TTY() bool       { return j.tty }
 func (j *Job) Preview() string { return j.preview }
+func (j *Job) Guard() string   { return j.guard }
 
 // Done is closed when the session has ended and its state is final.
 func (j *Job) Done() <-chan struct{} { return j.done }

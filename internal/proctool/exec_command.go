@@ -98,6 +98,7 @@ func (t *execCommand) Prepare(_ context.Context, call tool.Call) (tool.Plan, err
 
 type execPlan struct {
 	*Config
+	judged
 	line, shell, file string
 	argv, env         []string
 	dir               *worktree.Dir
@@ -122,6 +123,7 @@ func (p *execPlan) Run(ctx context.Context, _ tool.Reporter) (tool.Result, error
 		Timeout: p.timeout,
 		Mode:    jobs.Default,
 		Preview: termtext.Preview(p.line, previewRunes),
+		Guard:   p.posture(),
 	})
 	if err != nil {
 		return tool.Result{}, p.turn(err, p.dir.Name(), p.shell)
@@ -132,5 +134,5 @@ func (p *execPlan) Run(ctx context.Context, _ tool.Reporter) (tool.Result, error
 		j.Kill(context.WithoutCancel(ctx), proc.TERM, jobs.KillGrace)
 		return tool.Result{}, tool.NewError(tool.UncertainOutcome).CausedBy(err)
 	}
-	return sessionResult(j, p.budget), nil
+	return sessionResult(j, p.budget, 0), nil
 }

@@ -64,5 +64,5 @@ func (p *killPlan) Run(ctx context.Context, _ tool.Reporter) (tool.Result, error
 		// The caller left while it was being ended: that goes on without them.
 		return tool.Result{}, tool.NewError(tool.UncertainOutcome).CausedBy(ctx.Err())
 	}
-	return sessionResult(p.job, defaultTokens*tokenBytes), nil
+	return sessionResult(p.job, defaultTokens*tokenBytes, 0), nil
 }

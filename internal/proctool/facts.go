@@ -1,13 +1,21 @@
 package proctool
 
 import (
+	"cmp"
+	"fmt"
+
 	"github.com/belayhq/belay/internal/jobs"
 	"github.com/belayhq/belay/internal/proc"
 	"github.com/belayhq/belay/tool"
 )
 
-// guardNone is the value of guard where no guard is configured.
-const guardNone = "none"
+// judged is what plans share that start something: how the guards stood to it.
+type judged struct{ guard string }
+
+func (j *judged) Judged(guard string) { j.guard = guard }
+
+// posture is the value of guard in results. Who calls without a corridor has none.
+func (j *judged) posture() string { return cmp.Or(j.guard, "none") }
 
 // ended is what belay had to end when a command exited by itself.
 type ended struct {
@@ -121,7 +129,7 @@ type sessionData struct {
 func session(j *jobs.Job, budget int, take func(j *jobs.Job, max int) jobs.Piece) (d sessionData, text string) {
 	s := j.Status()
 	d = sessionData{
-		SessionID: j.ID(), Status: s.State, WallMS: s.Wall.Milliseconds(), LeftBehind: []left{}, Guard: guardNone,
+		SessionID: j.ID(), Status: s.State, WallMS: s.Wall.Milliseconds(), LeftBehind: []left{}, Guard: j.Guard(),
 	}
 	if s.State != jobs.Running {
 		d.Signal, d.ExitCode = exitFacts(s.Signal, s.Code)
@@ -146,12 +154,26 @@ func session(j *jobs.Job, budget int, take func(j *jobs.Job, max int) jobs.Piece
 		h.Fact("cleanup_completed", false)
 	}
 	leftoverHeader(&h, d.Ended, d.LeftBehind, d.LeftOmitted)
+	guardHeader(&h, d.Guard)
 	return d, h.Text(d.Output + d.Ended.hint(d.Output))
 }
 
-// sessionResult polls a session and tells how it stands.
-func sessionResult(j *jobs.Job, budget int) tool.Result {
+// guardHeader says that a guard could not decide and that the call passed all the
+// same; that one did says nothing new.
+func guardHeader(h *tool.Header, guard string) {
+	if guard == "unavailable" {
+		h.Fact("guard", guard)
+	}
+}
+
+// sessionResult polls a session and tells how it stands, and how much input was
+// written before.
+func sessionResult(j *jobs.Job, budget, written int) tool.Result {
 	d, text := session(j, budget, (*jobs.Job).Poll)
+	if written > 0 {
+		d.WrittenBytes = written
+		text = fmt.Sprintf("written_bytes=%d %s", written, text)
+	}
 	var ends []string
 	if d.Status != jobs.Running {
 		ends = []string{d.SessionID}

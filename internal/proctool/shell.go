@@ -72,6 +72,7 @@ func (t *shell) Prepare(_ context.Context, call tool.Call) (tool.Plan, error) {
 
 type shellPlan struct {
 	*Config
+	judged
 	argv    []string
 	file    string
 	env     []string
@@ -119,7 +120,7 @@ func (p *shellPlan) Run(ctx context.Context, _ tool.Reporter) (tool.Result, erro
 
 	timer := time.NewTimer(p.timeout)
 	defer timer.Stop()
-	d := shellData{Status: jobs.Exited, Guard: guardNone}
+	d := shellData{Status: jobs.Exited, Guard: p.posture()}
 	cancelled := false
 	select {
 	case <-run.Exited():
@@ -197,6 +198,7 @@ func (d *shellData) text(timeout time.Duration) string {
 	}
 	h.Fact("wall_ms", d.WallMS)
 	leftoverHeader(&h, d.Ended, d.LeftBehind, d.LeftOmitted)
+	guardHeader(&h, d.Guard)
 	body := d.Stdout
 	if d.Stderr != "" {
 		mark := stderrMark

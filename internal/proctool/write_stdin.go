@@ -119,10 +119,18 @@ func (p *writePlan) Close() {}
 // prompt shows all that would be sent.
 func (p *writePlan) prompt() *tool.Prompt {
 	shown := termtext.Escape(p.chars)
-	if p.close {
+	switch {
+	case p.chars == "":
+		shown = "(end of file)"
+	case p.close:
 		shown += " (then end of file)"
 	}
-	return &tool.Prompt{Reason: "input", SessionID: p.job.ID(), Title: p.job.Preview(), Shown: shown, Bytes: len(p.chars)}
+	title := p.job.Preview()
+	if !p.job.Echoes() {
+		// It is shown all the same: nothing is approved unseen.
+		title += " (its terminal does not show what is typed: this may be a password)"
+	}
+	return &tool.Prompt{Reason: "input", SessionID: p.job.ID(), Title: title, Shown: shown, Bytes: len(p.chars)}
 }
 
 func (p *writePlan) Action() tool.Action {
@@ -134,20 +142,89 @@ func (p *writePlan) Action() tool.Action {
 	return a
 }
 
+// Run sends what was approved and polls. The corridor has asked before: a plan with
+// a consent is run only after the user's yes (P9).
 func (p *writePlan) Run(ctx context.Context, _ tool.Reporter) (tool.Result, error) {
-	if p.consent != nil {
-		// The corridor asks before Run, and has nobody to ask yet: without the
-		// user's yes nothing is ever written (P9).
-		return tool.Result{}, tool.NewError(tool.ApprovalUnavailable)
-	}
 	if p.size != nil {
 		if err := p.job.Resize(*p.size); err != nil && !errors.Is(err, proc.ErrEnded) {
 			return tool.Result{}, tool.NewError(tool.PTYUnavailable)
 		}
 	}
+	if p.consent != nil {
+		if err := p.send(ctx); err != nil {
+			return tool.Result{}, err
+		}
+	}
 	p.job.Wait(ctx, p.yield)
 	if err := ctx.Err(); err != nil {
+		if p.consent != nil { // it was sent; how the session took it was not seen
+			return tool.Result{}, tool.NewError(tool.UncertainOutcome, tool.Fact{Name: "written_bytes", Value: len(p.chars)}).CausedBy(err)
+		}
 		return tool.Result{}, tool.Stopped(err) // ends only the wait; nothing was consumed
 	}
-	return sessionResult(p.job, p.budget), nil
+	written := 0
+	if p.consent != nil {
+		written = len(p.chars)
+	}
+	return sessionResult(p.job, p.budget, written), nil
+}
+
+// writeTime is how long a session may take to take its input. A pipe holds more
+// than one input can be: only a session that has not read for long lets it pass.
+const writeTime = 5 * time.Second
+
+// send gives the session its input, whole, or says what is known.
+func (p *writePlan) send(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return tool.Stopped(err)
+	}
+	if p.chars == interrupt && !p.job.TTY() {
+		// On pipes nothing turns the character into the signal that it stands for.
+		if err := p.job.Interrupt(); err != nil {
+			return p.unsent(err, 0)
+		}
+	} else if p.chars != "" {
+		bounded, cancel := context.WithTimeout(ctx, writeTime)
+		n, err := p.job.Write(bounded, []byte(p.chars))
+		cancel()
+		if err != nil {
+			if ctx.Err() != nil {
+				err = ctx.Err()
+			}
+			return p.unsent(err, n)
+		}
+	}
+	if p.close {
+		if err := p.job.CloseInput(); err != nil {
+			return p.unsent(err, len(p.chars))
+		}
+	}
+	return nil
+}
+
+// unsent is the outcome of input that was not sent, or not wholly.
+func (p *writePlan) unsent(err error, written int) error {
+	var line *proc.LineError
+	switch {
+	case errors.As(err, &line):
+		return tool.NewError(tool.Limit, tool.Fact{Name: "what", Value: "bytes of a line on a terminal"},
+			tool.Fact{Name: "limit", Value: line.Limit}, tool.Fact{Name: "actual", Value: line.Actual})
+	case written == 0 && errors.Is(err, proc.ErrEnded):
+		p.job.Wait(context.Background(), writeTime) // until its end is known; that is near
+		return sessionEnded(p.job.Status())
+	case written == 0 && errors.Is(err, proc.ErrInputClosed):
+		return tool.NewError(tool.StdinClosed)
+	case written == 0 && errors.Is(err, context.Canceled):
+		return tool.Stopped(err)
+	}
+	e := tool.NewError(tool.UncertainOutcome, tool.Fact{Name: "written_bytes", Value: written}, tool.Fact{Name: "bytes", Value: len(p.chars)})
+	return e.CausedBy(ctxOnly(err))
+}
+
+// ctxOnly keeps a cancellation, and drops the deadline, which is not the caller's.
+func ctxOnly(err error) error {
+	if errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
 }
