@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"net/http/httptrace"
@@ -66,11 +67,12 @@ func (w *watch) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(req.Context())
 	var connected atomic.Bool
 	connect := time.AfterFunc(w.Connect, func() { cancel(errConnect) })
+	timer := time.AfterFunc(math.MaxInt64, func() { cancel(errIdle) })
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) {
 		connect.Stop()
+		timer.Reset(w.Idle)
 		connected.Store(true)
 	}})
-	timer := time.AfterFunc(w.Connect+w.Idle, func() { cancel(errIdle) })
 	resp, err := w.Transport.RoundTrip(req.WithContext(ctx))
 	timer.Stop()
 	connect.Stop()
