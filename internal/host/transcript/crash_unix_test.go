@@ -203,3 +203,22 @@ func TestPermission(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TR-06: a conversation that was closed is free, also while a child that is being started
+// still has a copy of the descriptor.
+func TestClosedIsFree(t *testing.T) {
+	t.Parallel()
+	d := folder(t)
+	tr := d.New("/")
+	must(t, tr.Append(Entry{Type: User}))
+	syscall.ForkLock.RLock()
+	dup, err := syscall.Dup(int(tr.file.Fd()))
+	if err == nil {
+		syscall.CloseOnExec(dup)
+	}
+	syscall.ForkLock.RUnlock()
+	must(t, err)
+	defer syscall.Close(dup)
+	must(t, tr.Close())
+	resume(t, d, tr.ID())
+}

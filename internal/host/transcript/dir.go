@@ -15,6 +15,10 @@ import (
 
 const suffix = ".jsonl"
 
+// patience is how long a conversation that another has is asked for: a host that was just
+// ended may take a moment to let go.
+const patience = 250 * time.Millisecond
+
 // A Dir is the folder with all conversations of an account.
 type Dir struct {
 	path string
@@ -58,7 +62,7 @@ func (t *Transcript) begin() (err error) {
 	}
 	defer func() {
 		if err != nil {
-			f.Close()
+			release(f)
 			os.Remove(path)
 		}
 	}()
@@ -97,7 +101,7 @@ func (d *Dir) Resume(id string, each func(Entry) error) (*Transcript, Repair, er
 	}
 	t, repair, err := d.resume(f, id, each)
 	if err != nil {
-		f.Close()
+		release(f)
 		return nil, Repair{}, wrap(err, id)
 	}
 	return t, repair, nil
@@ -173,7 +177,7 @@ func (d *Dir) hold(id string) (*os.File, error) {
 		}
 	}
 	if err != nil {
-		f.Close()
+		release(f)
 		return nil, err
 	}
 	return f, nil
@@ -186,7 +190,7 @@ func (d *Dir) Remove(id string) error {
 	if err != nil {
 		return wrap(err, id)
 	}
-	defer f.Close()
+	defer release(f)
 	if err := remove(f, d.Path(id)); err != nil {
 		return wrap(err, id)
 	}

@@ -6,32 +6,50 @@ import (
 	"errors"
 	"os"
 	"syscall"
+	"time"
 )
 
-// lock keeps other writers out for as long as the file is open: it goes with the
-// descriptor, so a writer that is killed gives it back.
+// lock keeps other writers out until release. It goes with the descriptor, so a writer
+// that is killed gives it back: at once, or when a child that it was just starting has
+// come so far as to close its copy, for which the patience is.
 func lock(f *os.File) error {
+	end := time.Now().Add(patience)
+	for {
+		err := flock(f, syscall.LOCK_EX|syscall.LOCK_NB)
+		switch {
+		case errors.Is(err, syscall.ENOTSUP), errors.Is(err, syscall.ENOLCK):
+			return nil // a file system without locks: a second writer is found by the sums only
+		case !errors.Is(err, syscall.EWOULDBLOCK):
+			return err
+		case time.Now().After(end):
+			return &Error{Reason: Busy}
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// release unlocks and closes. The closing alone would leave the lock with a child that is
+// being started at the moment and has a copy of the descriptor.
+func release(f *os.File) error {
+	_ = flock(f, syscall.LOCK_UN)
+	return f.Close()
+}
+
+func flock(f *os.File, how int) (err error) {
 	raw, err := f.SyscallConn()
 	if err != nil {
 		return err
 	}
-	var locked error
-	if err := raw.Control(func(fd uintptr) {
+	if e := raw.Control(func(fd uintptr) {
 		for {
-			if locked = syscall.Flock(int(fd), syscall.LOCK_EX|syscall.LOCK_NB); locked != syscall.EINTR {
+			if err = syscall.Flock(int(fd), how); err != syscall.EINTR {
 				return
 			}
 		}
-	}); err != nil {
-		return err
+	}); e != nil {
+		return e
 	}
-	switch {
-	case errors.Is(locked, syscall.EWOULDBLOCK):
-		return &Error{Reason: Busy}
-	case errors.Is(locked, syscall.ENOTSUP), errors.Is(locked, syscall.ENOLCK):
-		return nil // a file system without locks: a second writer is found by the sums only
-	}
-	return locked
+	return err
 }
 
 // remove unlinks a file that is held.

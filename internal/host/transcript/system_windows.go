@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"syscall"
+	"time"
 	"unsafe"
 )
 
@@ -20,7 +21,7 @@ const (
 	errorIOPending      = syscall.Errno(997)
 )
 
-// lock keeps other writers out for as long as the file is open. Locks of Windows keep
+// lock keeps other writers out until release, or until the process is gone. Locks of Windows keep
 // everybody from the bytes they cover, so it covers one that no conversation ever has.
 func lock(f *os.File) error {
 	raw, err := f.SyscallConn()
@@ -29,19 +30,27 @@ func lock(f *os.File) error {
 	}
 	at := syscall.Overlapped{OffsetHigh: 0x7fffffff}
 	var locked error
-	if err := raw.Control(func(fd uintptr) {
-		r, _, e := lockFileEx.Call(fd, lockfileFailImmediately|lockfileExclusiveLock, 0, 1, 0, uintptr(unsafe.Pointer(&at)))
-		if r == 0 {
-			locked = e
+	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+		locked = nil
+		if err := raw.Control(func(fd uintptr) {
+			r, _, e := lockFileEx.Call(fd, lockfileFailImmediately|lockfileExclusiveLock, 0, 1, 0, uintptr(unsafe.Pointer(&at)))
+			if r == 0 {
+				locked = e
+			}
+		}); err != nil {
+			return err
 		}
-	}); err != nil {
-		return err
+		switch {
+		case !errors.Is(locked, errorLockViolation) && !errors.Is(locked, errorIOPending):
+			return locked
+		case time.Now().After(end):
+			return &Error{Reason: Busy}
+		}
 	}
-	if errors.Is(locked, errorLockViolation) || errors.Is(locked, errorIOPending) {
-		return &Error{Reason: Busy}
-	}
-	return locked
 }
+
+// release closes; the lock goes with the handle, which no child has.
+func release(f *os.File) error { return f.Close() }
 
 // remove removes a file that is held: Windows removes none that is open in the way the
 // runtime opens it.

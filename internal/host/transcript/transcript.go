@@ -271,7 +271,7 @@ func (t *Transcript) Close() error {
 		return nil
 	}
 	err := t.sync()
-	if e := t.file.Close(); err == nil {
+	if e := release(t.file); err == nil {
 		err = t.wrap(e)
 	}
 	t.file = nil

@@ -228,6 +228,10 @@ func TestDamage(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	must(t, os.WriteFile(d.Path("bbbbbbbbbbbbbbbb"), whole, 0o600)) // a copy is not that conversation
+	if _, _, err := d.Resume("bbbbbbbbbbbbbbbb", none); reasonOf(err) != Damaged {
+		t.Error(err)
+	}
 	line, _, err := encode(Entry{Type: Begin, Version: 2, ID: id}, 0)
 	must(t, err)
 	must(t, os.WriteFile(d.Path(id), line, 0o600))
