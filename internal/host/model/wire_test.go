@@ -686,6 +686,9 @@ func TestChatAccents(t *testing.T) {
 			sse("", `{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"read","arguments":"}"}}]},"finish_reason":"tool_calls"}]}`)}, `a read {};`, model.ToolUse},
 		"no usage, no DONE, text with the end": {[]string{
 			sse("", `{"choices":[{"delta":{"content":"x"},"finish_reason":"eos"}]}`)}, ``, model.Done},
+		"an error that is none": {[]string{
+			sse("", `{"choices":[{"delta":{"content":"x"},"finish_reason":null}],"error":null}`),
+			sse("", `{"choices":[{"delta":{"content":null},"finish_reason":"stop"}],"error":null,"usage":null}`)}, ``, model.Done},
 		"the length is reached": {[]string{
 			sse("", `{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"read","arguments":"{\"pa"}}]},"finish_reason":"length"}]}`)}, `a read {"pa;`, model.Length},
 		"filtered": {[]string{sse("", `{"choices":[{"delta":{"refusal":"no"},"finish_reason":"content_filter"}]}`)}, ``, model.Filtered},

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"net/http"
 
-	sdk "github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/packages/param"
 	"github.com/openai/openai-go/v3/packages/ssestream"
 	"github.com/openai/openai-go/v3/responses"
@@ -128,12 +127,12 @@ func streamError(err error) error {
 }
 
 func (p *Responses) params(r model.Request) (responses.ResponseNewParams, error) {
-	params := responses.ResponseNewParams{Model: p.config.Model, Store: sdk.Bool(false)}
+	params := responses.ResponseNewParams{Model: p.config.Model, Store: param.NewOpt(false)}
 	if r.System != "" {
-		params.Instructions = sdk.String(r.System)
+		params.Instructions = param.NewOpt(r.System)
 	}
 	if r.MaxTokens > 0 {
-		params.MaxOutputTokens = sdk.Int(int64(r.MaxTokens))
+		params.MaxOutputTokens = param.NewOpt(int64(r.MaxTokens))
 	}
 	if reasons(p.config.Model) {
 		params.Include = []responses.ResponseIncludable{responses.ResponseIncludableReasoningEncryptedContent}
@@ -144,7 +143,7 @@ func (p *Responses) params(r model.Request) (responses.ResponseNewParams, error)
 			return params, &model.Error{Reason: model.BadRequest, Code: "tool_schema"}
 		}
 		params.Tools = append(params.Tools, responses.ToolUnionParam{OfFunction: &responses.FunctionToolParam{
-			Name: t.Name, Description: sdk.String(t.Description), Parameters: schema, Strict: sdk.Bool(false), // strict wants every argument
+			Name: t.Name, Description: param.NewOpt(t.Description), Parameters: schema, Strict: param.NewOpt(false), // strict wants every argument
 		}})
 	}
 	var input responses.ResponseInputParam
@@ -154,7 +153,7 @@ func (p *Responses) params(r model.Request) (responses.ResponseNewParams, error)
 			input = append(input, responses.ResponseInputItemParamOfMessage(m.Text, responses.EasyInputMessageRoleUser))
 		case model.Result:
 			input = append(input, responses.ResponseInputItemUnionParam{OfFunctionCallOutput: &responses.ResponseInputItemFunctionCallOutputParam{
-				CallID: sdk.String(m.CallID), Output: responses.ResponseInputItemFunctionCallOutputOutputUnionParam{OfString: sdk.String(m.Text)},
+				CallID: param.NewOpt(m.CallID), Output: responses.ResponseInputItemFunctionCallOutputOutputUnionParam{OfString: param.NewOpt(m.Text)},
 			}})
 		case model.Assistant:
 			var native []json.RawMessage
