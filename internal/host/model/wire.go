@@ -32,8 +32,8 @@ const (
 
 // NewClient makes an HTTP client for streams. Its errors are an *Error, also for each
 // status that is not 2xx, whose body it reads itself: the libraries of the vendors lose the
-// status if a proxy answers with a page. It follows no redirect: a key would go along.
-// The caller closes its idle connections.
+// status if a proxy answers with a page. A redirect is such a status, too, and not
+// followed: a key would go along. The caller closes its idle connections.
 func NewClient(t Timing) *http.Client {
 	if t.Connect <= 0 {
 		t.Connect = 5 * time.Second
@@ -48,7 +48,6 @@ func NewClient(t Timing) *http.Client {
 			MaxResponseHeaderBytes: maxHeader,
 			IdleConnTimeout:        90 * time.Second,
 		}},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }
 

@@ -213,7 +213,6 @@ func serve(t *testing.T, d dialect, handle func(w http.ResponseWriter, r *http.R
 // stream sends events in pieces of so many bytes.
 func stream(w http.ResponseWriter, piece int, events ...string) {
 	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
-	w.WriteHeader(200)
 	all := strings.Join(events, "")
 	for len(all) > 0 {
 		n := min(piece, len(all))
@@ -338,7 +337,12 @@ func TestStall(t *testing.T) {
 				t.Error("the connection is still open")
 			}
 		}
-		s := serve(t, d, func(w http.ResponseWriter, _ *http.Request, _ int) { stream(w, 1<<20, d.whole...) })
+		s := serve(t, d, func(w http.ResponseWriter, _ *http.Request, _ int) {
+			for _, e := range d.whole { // each one has to be waited for
+				stream(w, 1<<20, e)
+				time.Sleep(10 * time.Millisecond)
+			}
+		})
 		p, ctx := ask(t, d, s.URL, model.Timing{Idle: 500 * time.Millisecond})
 		if _, err := p.Stream(ctx, question, func(string) { time.Sleep(700 * time.Millisecond) }); err != nil {
 			t.Error("a slow reader is no stall:", err)
@@ -447,6 +451,26 @@ func TestRefusals(t *testing.T) {
 		}
 		if len(s.bodies) != len(cases) {
 			t.Errorf("%d requests for %d answers: something was repeated", len(s.bodies), len(cases))
+		}
+	})
+}
+
+// What says that it failed is read up to a bound, however much it says.
+func TestEndlessRefusal(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, d dialect) {
+		s := serve(t, d, func(w http.ResponseWriter, _ *http.Request, _ int) {
+			w.WriteHeader(503)
+			for n, err := 0, error(nil); err == nil; n++ {
+				if _, err = w.Write(make([]byte, 1<<16)); n > 4096 {
+					t.Error("256 MiB of it were taken")
+					return
+				}
+			}
+		})
+		p, ctx := ask(t, d, s.URL, model.Timing{})
+		if _, err := p.Stream(ctx, question, nil); reason(err) != model.Overloaded {
+			t.Error(err)
 		}
 	})
 }
