@@ -93,10 +93,10 @@ type editData struct {
 
 func (p *editPlan) Run(ctx context.Context, _ tool.Reporter) (tool.Result, error) {
 	var d editData
-	c, err := p.tree.Update(ctx, p.name, p.sha256, func(old []byte) ([]byte, error) {
+	c, err := p.tree.Update(ctx, p.name, p.sha256, func(path string, old []byte) ([]byte, error) {
 		changed, err := textedit.Apply(old, p.edits, p.maxFile)
 		if err == nil {
-			d.Diff, d.DiffOmittedBytes = textedit.Diff(p.name, old, changed, maxDiff)
+			d.Diff, d.DiffOmittedBytes = textedit.Diff(path, old, changed, maxDiff)
 		}
 		return changed, err
 	})

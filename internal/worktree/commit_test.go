@@ -57,7 +57,7 @@ func TestSameContentTouchesNothing_F4(t *testing.T) {
 			t.Errorf("%+v: %+v", e, c)
 		}
 	}
-	c, err := w.t.Update(bg, "f", Digest([]byte("same")), func(old []byte) ([]byte, error) { return old, nil })
+	c, err := w.t.Update(bg, "f", Digest([]byte("same")), func(_ string, old []byte) ([]byte, error) { return old, nil })
 	if err != nil || c.Changed || c.Committed || c.Durable {
 		t.Errorf("update: %+v %v", c, err)
 	}
@@ -111,9 +111,9 @@ func TestRefusedExpectations_F4(t *testing.T) {
 	}
 	_, err := w.t.Commit(bg, "f", make([]byte, 1001), replacing("mine"))
 	wantReason(t, err, TooLarge, "content")
-	_, err = w.t.Update(bg, "f", mine, func([]byte) ([]byte, error) { return make([]byte, 1001), nil })
+	_, err = w.t.Update(bg, "f", mine, func(string, []byte) ([]byte, error) { return make([]byte, 1001), nil })
 	wantReason(t, err, TooLarge, "content")
-	_, err = w.t.Update(bg, "f", Digest(nil), func([]byte) ([]byte, error) { t.Error("called"); return nil, nil })
+	_, err = w.t.Update(bg, "f", Digest(nil), func(string, []byte) ([]byte, error) { t.Error("called"); return nil, nil })
 	wantReason(t, err, Stale)
 	if w.text("W/f") != "mine" || w.names("W") != "f large" {
 		t.Error("touched:", w.names("W"))
@@ -155,7 +155,7 @@ func TestUpdate_F4_F9(t *testing.T) {
 	w.lay("W/f = " + big)
 	sum := Digest([]byte(big))
 	for range 3 {
-		c, err := w.t.Update(bg, "f", sum, func(old []byte) ([]byte, error) {
+		c, err := w.t.Update(bg, "f", sum, func(_ string, old []byte) ([]byte, error) {
 			if Digest(old) != sum {
 				t.Error("other content")
 			}
@@ -171,11 +171,11 @@ func TestUpdate_F4_F9(t *testing.T) {
 		t.Error("wrong content")
 	}
 	mine := errors.New("mine")
-	_, err := w.t.Update(bg, "f", sum, func([]byte) ([]byte, error) { return nil, mine })
+	_, err := w.t.Update(bg, "f", sum, func(string, []byte) ([]byte, error) { return nil, mine })
 	if err != mine {
 		t.Errorf("got %v", err)
 	}
-	_, err = w.t.Update(bg, "none", sum, func([]byte) ([]byte, error) { return nil, mine })
+	_, err = w.t.Update(bg, "none", sum, func(string, []byte) ([]byte, error) { return nil, mine })
 	wantReason(t, err, NotFound)
 	w.noLeftovers()
 }

@@ -135,7 +135,7 @@ func TestNamesStayInside_F1_S1(t *testing.T) {
 				t.Errorf("replace %s: %v, want %v", label, err, want)
 			}
 		}
-		_, err = w.t.Update(bg, name, Digest([]byte(secret)), func([]byte) ([]byte, error) { t.Error("called"); return nil, nil })
+		_, err = w.t.Update(bg, name, Digest([]byte(secret)), func(string, []byte) ([]byte, error) { t.Error("called"); return nil, nil })
 		if c.write != ok && reasonOf(err) != c.write {
 			t.Errorf("update %s: %v, want %v", label, err, c.write)
 		}
