@@ -15,6 +15,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/belayhq/belay/internal/jsontext"
 )
 
 const (
@@ -176,7 +178,7 @@ func (c *conn) receive(line []byte) jsonrpc.Message {
 		c.refuse(m.id, &refusal{codeInvalidRequest, "the method is a string"})
 		return nil
 	}
-	method := unquote(m.method)
+	method := jsontext.Unquote(m.method)
 	if m.id == nil {
 		return c.notification(method, &m)
 	}

@@ -7,6 +7,7 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/belayhq/belay/internal/jsontext"
 	"github.com/belayhq/belay/tool"
 )
 
@@ -78,7 +79,7 @@ func withoutProperties(schema json.RawMessage, names []string) json.RawMessage {
 // a member.
 func filterMembers(text []byte, keep func(name string, value []byte) []byte) ([]byte, bool) {
 	out := []byte{'{'}
-	ok := object(text, func(name string, value []byte) {
+	ok := jsontext.Object(text, func(name string, value []byte) {
 		if value = keep(name, value); value == nil {
 			return
 		}
@@ -98,7 +99,7 @@ func refuseHidden(d tool.Definition, arguments []byte) *tool.Error {
 		return nil
 	}
 	given := ""
-	object(arguments, func(name string, _ []byte) {
+	jsontext.Object(arguments, func(name string, _ []byte) {
 		if given == "" && slices.Contains(hidden, name) {
 			given = name
 		}
@@ -107,9 +108,9 @@ func refuseHidden(d tool.Definition, arguments []byte) *tool.Error {
 		return nil
 	}
 	var known []string
-	object(d.Schema, func(name string, value []byte) {
+	jsontext.Object(d.Schema, func(name string, value []byte) {
 		if name == "properties" {
-			object(value, func(name string, _ []byte) { known = append(known, name) })
+			jsontext.Object(value, func(name string, _ []byte) { known = append(known, name) })
 		}
 	})
 	return tool.Invalid(given, "no such argument; known: "+strings.Join(known, " "))

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/belayhq/belay/internal/jsontext"
 )
 
 // FuzzWalkerAgreesWithEncodingJSON holds the walker to the grammar of
@@ -20,15 +22,15 @@ func FuzzWalkerAgreesWithEncodingJSON(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		w := walker{text: []byte(text)}
-		w.space()
-		got, want := w.value() && w.end(), json.Valid([]byte(text))
-		if got != want && (!want || depth(text) <= maxDepth) {
+		w := jsontext.Walker{Text: []byte(text)}
+		w.Space()
+		got, want := w.Value() && w.End(), json.Valid([]byte(text))
+		if got != want && (!want || depth(text) <= jsontext.MaxDepth) {
 			t.Fatalf("%q: walker says %v, encoding/json %v", text, got, want)
 		}
 		m, no := parse([]byte(text))
 		if no != nil {
-			if no.code == codeParse && want && utf8.ValidString(text) && depth(text) <= maxDepth {
+			if no.code == codeParse && want && utf8.ValidString(text) && depth(text) <= jsontext.MaxDepth {
 				t.Fatalf("%q is JSON, and refused as none", text)
 			}
 			return
@@ -111,7 +113,7 @@ func FuzzIDComesBack(f *testing.F) {
 func TestDepthIsBounded(t *testing.T) {
 	t.Parallel()
 	p := newPeer(t, newSuite()).hello()
-	for _, n := range []int{maxDepth + 1, 1_000_000} {
+	for _, n := range []int{jsontext.MaxDepth + 1, 1_000_000} {
 		p.send(strings.Repeat("[", n) + strings.Repeat("]", n))
 		if r := p.reply(); r.Error == nil || r.Error.Code != codeParse {
 			t.Errorf("%d deep: %+v", n, r)
