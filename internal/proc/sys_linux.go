@@ -57,10 +57,11 @@ func heldDir(f *os.File) (name string) {
 type system struct {
 	fd    int      // pidfd from the start; -1 where the kernel gives none
 	pidfd *os.File // the same for the poller, or nil
+	forks uint64   // of the whole system, as of some moment before the start; 0 is unknown
 }
 
 func (y *system) attr(s *Spec) *syscall.SysProcAttr {
-	y.fd = -1
+	y.fd, y.forks = -1, forksBefore()
 	return &syscall.SysProcAttr{Setsid: true, Setctty: s.TTY != nil, PidFD: &y.fd}
 }
 
