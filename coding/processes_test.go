@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -41,6 +42,9 @@ func TestMain(tests *testing.M) {
 		os.Exit(1)
 	}
 	os.Setenv("TMPDIR", temp)
+	// A directory that the user of the tests may not look into hides what a name means.
+	path := slices.DeleteFunc(filepath.SplitList(os.Getenv("PATH")), func(d string) bool { _, err := os.Stat(d + "/."); return err != nil })
+	os.Setenv("PATH", strings.Join(path, string(filepath.ListSeparator)))
 	mark := fmt.Sprintf("BELAY_CODING_TESTS=%d", os.Getpid())
 	os.Setenv("BELAY_CODING_TESTS", strconv.Itoa(os.Getpid()))
 	before := descriptorsOpen()
