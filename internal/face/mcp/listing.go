@@ -19,11 +19,14 @@ var (
 	hiddenArguments = map[string][]string{"exec_command": {"completion_mode", "notify_on_exit"}}
 )
 
-// visible is the definitions without what is hidden, in their order.
-func visible(all []tool.Definition) []tool.Definition {
+// visible is the definitions that are served, without what is hidden, in their order.
+func (c Config) visible(all []tool.Definition) []tool.Definition {
 	var out []tool.Definition
 	for _, d := range all {
-		if slices.Contains(hiddenTools, d.Name) {
+		switch {
+		case slices.Contains(hiddenTools, d.Name),
+			c.Tools != nil && !slices.Contains(c.Tools, d.Name),
+			c.ReadOnly && d.Effect != tool.ReadOnly:
 			continue
 		}
 		if hidden := hiddenArguments[d.Name]; hidden != nil {
@@ -41,7 +44,14 @@ func visible(all []tool.Definition) []tool.Definition {
 func listing(d tool.Definition) *sdk.Tool {
 	destructive := d.Effect == tool.Mutating
 	open := d.Replay == tool.Unsafe
+	var meta sdk.Meta
+	if d.Name == "write_stdin" {
+		// Claude Code then asks its user as well, also where a rule of theirs would
+		// let the call pass.
+		meta = sdk.Meta{"anthropic/requiresUserInteraction": true}
+	}
 	return &sdk.Tool{
+		Meta:        meta,
 		Name:        d.Name,
 		Description: d.Description,
 		InputSchema: d.Schema,

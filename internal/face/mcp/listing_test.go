@@ -33,7 +33,7 @@ func TestHints(t *testing.T) {
 func TestHidden(t *testing.T) {
 	t.Parallel()
 	schema := json.RawMessage(`{"type":"object", "properties" : {"cmd":{"type":"string","description":"<\u00e9>"},"notify_on_exit":{"x":["}",{"y":1}]} , "completion_mode":{},"mode":{}},"required":["cmd"]}`)
-	got := visible([]tool.Definition{
+	got := Config{}.visible([]tool.Definition{
 		def("exec_ack", tool.Mutating, tool.Idempotent, schema),
 		def("exec_command", tool.Mutating, tool.Unsafe, schema),
 		def("shell", tool.Mutating, tool.Unsafe, schema),
@@ -54,7 +54,7 @@ func TestHidden(t *testing.T) {
 // said about confirmation, and name no tool that is not listed.
 func TestInstructions(t *testing.T) {
 	t.Parallel()
-	all := visible(newSuite().Definitions())
+	all := Config{}.visible(newSuite().Definitions())
 	full := instructions(all)
 	if len(full) > maxInstructions {
 		t.Errorf("%d bytes", len(full))
