@@ -748,6 +748,29 @@ func TestAllOutputCanBeReadByCursor(t *testing.T) {
 	}
 }
 
+// C6, P6, P7: what a session keeps can be lowered, not raised; a value out of range is named.
+func TestKeptOutputCanOnlyBeLowered(t *testing.T) {
+	t.Parallel()
+	for setting, l := range map[string][]Limits{
+		"limits.log_bytes_per_process": {{LogBytesPerProcess: 8<<20 + 1}, {LogBytesPerProcess: -1}},
+		"limits.log_bytes_total":       {{LogBytesTotal: 32<<20 + 1}, {LogBytesTotal: 10}},
+		"limits.tail_bytes":            {{TailBytes: 64_001}, {TailBytes: 1}},
+	} {
+		for _, limits := range l {
+			var e *ConfigError
+			if s, err := New(Config{Root: t.TempDir(), Limits: limits}); !errors.As(err, &e) || e.Setting != setting || s != nil {
+				t.Errorf("%+v: %v", limits, err)
+			}
+		}
+	}
+	y := newYard(t, func(c *Config) { c.Limits.TailBytes, c.Limits.LogBytesPerProcess = 2000, 3000 })
+	a := y.ends(y.start("seq 1 10000", "max_output_tokens", 100).id())
+	p := y.do("exec_output", m{"session_id": a.id(), "cursor": 2990, "max_output_tokens": 11250})
+	y.is("up to the gap", p, "cursor", 2990, "omitted_bytes", 0, "next_cursor", 3000)
+	p = y.do("exec_output", m{"session_id": a.id(), "cursor": 3000, "max_output_tokens": 11250})
+	y.is("behind the gap", p, "cursor", 46_894, "omitted_bytes", 43_894, "next_cursor", 48_894, "eof", true)
+}
+
 // C6: max_sessions counts the commands of both tools.
 func TestSessionLimit(t *testing.T) {
 	t.Parallel()

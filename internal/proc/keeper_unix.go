@@ -17,6 +17,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// keeperGrace is what programs get between TERM and KILL when this process is gone: all is to be
+// over within a second. Hand gives more.
+const keeperGrace = leftoverGrace
+
+// maxHand bounds the grace of Hand.
+const maxHand = time.Minute
+
 // Keeper is a side process that ends our programs when this process is gone, even by SIGKILL. It is
 // told of each program before and after its start and at its end; when the pipe to it closes, which
 // the kernel does, it ends what it was not told the end of: the sessions, and on Linux whatever

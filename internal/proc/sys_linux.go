@@ -158,6 +158,12 @@ func (m *member) kill(sig unix.Signal) {
 	}
 }
 
+func (p *Proc) setWake(f func()) {
+	p.mu.Lock()
+	p.wake = f
+	p.mu.Unlock()
+}
+
 // waitMember waits for the end of a member and tells whether it came. Like waitExit it returns
 // early when patience was shortened.
 func (p *Proc) waitMember(m *member, until time.Time) bool {
