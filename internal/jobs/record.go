@@ -333,8 +333,9 @@ func (r *record) unread(c *termtext.Cleaner, budget int64) (text string, omitted
 
 func (r *record) page(cursor int64, limit int) Page {
 	limit = max(limit, 0)
-	// one more character than may be needed, so that a page always advances
-	want := max(limit, utf8.UTFMax)
+	// A page always advances: there is a whole character in it, also where it has to
+	// begin within one.
+	want := max(limit, utf8.UTFMax) + utf8.UTFMax - 1
 
 	r.mu.Lock()
 	end := r.end // what comes while the disk is read is for the next page: it may be gone from memory, and not be in what was read
