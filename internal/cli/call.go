@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -51,20 +50,20 @@ func (p *program) call() *cobra.Command {
 				}
 				raw = string(in)
 			}
-			return p.oneCall(c.Context(), tool.Call{ID: "call", Name: args[0], Args: json.RawMessage(raw)}, asJSON)
+			return p.oneCall(c, tool.Call{ID: "call", Name: args[0], Args: json.RawMessage(raw)}, asJSON)
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, `print {"result": …} or {"error": …}`)
 	return c
 }
 
-func (p *program) oneCall(ctx context.Context, call tool.Call, asJSON bool) error {
+func (p *program) oneCall(c *cobra.Command, call tool.Call, asJSON bool) error {
 	p.warnOnce()
-	suite, err := p.suite()
+	suite, _, err := p.suite(c)
 	if err != nil {
 		return err
 	}
-	result, callErr := suite.Call(ctx, coding.Caller{}, call)
+	result, callErr := suite.Call(c.Context(), coding.Caller{}, call)
 	closeErr := suite.Close() // before anything is printed: its processes end when it returns
 
 	var e *tool.Error

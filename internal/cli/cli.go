@@ -148,7 +148,8 @@ func (p *program) command() *cobra.Command {
 	root.SetVersionTemplate("belay {{.Version}}\n")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage("%v", err) })
 	root.PersistentFlags().StringVar(&p.root, "root", ".", "the worktree `DIR` that file tools are confined to")
-	root.AddCommand(p.demo(), p.mcp(), p.call(), p.tools(), p.doctor(), p.version())
+	root.PersistentFlags().String("config", "", "the configuration `FILE` of the user, in place of the usual one")
+	root.AddCommand(p.demo(), p.mcp(), p.call(), p.tools(), p.doctor(), p.config(), p.trust(), p.journal(), p.version())
 	root.InitDefaultCompletionCmd()
 	return root
 }
@@ -181,9 +182,28 @@ func (p *program) version() *cobra.Command {
 	}
 }
 
-// suite opens the tools on the root.
-func (p *program) suite() (*coding.Suite, error) {
-	return coding.New(coding.Config{Root: p.root, Environ: p.environ, Keeper: keeper()})
+// suite opens the tools on the root, as they are configured.
+func (p *program) suite(c *cobra.Command) (*coding.Suite, *configuration, error) {
+	held, err := p.configuration(configFlag(c))
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, note := range held.notes {
+		fmt.Fprintln(p.err, "belay:", note)
+	}
+	hooks, err := held.guards(p.environ)
+	if err != nil {
+		return nil, nil, err
+	}
+	s, err := coding.New(coding.Config{
+		Root: p.root, Limits: held.limits(), Env: held.env(), Protect: held.texts("protect"), Environ: p.environ,
+		Hooks: hooks, ApprovalTimeout: held.approvalTimeout(), Journal: held.text("journal.path"), Keeper: keeper(),
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	p.startPing(c.Context(), held)
+	return s, held, nil
 }
 
 // keeper is the command line of this program as a keeper, or nil where it does not

@@ -13,7 +13,7 @@ func (p *program) mcp() *cobra.Command {
 			"At the end of the input, and on SIGINT, SIGTERM and SIGHUP, the server and all that it started end.",
 		RunE: func(c *cobra.Command, _ []string) error {
 			p.warnOnce()
-			suite, err := p.suite()
+			suite, _, err := p.suite(c)
 			if err != nil {
 				return err
 			}

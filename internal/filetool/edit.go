@@ -81,8 +81,19 @@ type editPlan struct {
 	edits   []textedit.Edit
 }
 
-func (p *editPlan) Action() tool.Action { return tool.Action{Tool: "edit"} }
-func (p *editPlan) Close()              {}
+func (p *editPlan) Action() tool.Action {
+	return tool.Action{Tool: "edit", Input: input(p.input)}
+}
+
+func (p *editPlan) input() map[string]any {
+	edits := make([]map[string]any, len(p.edits))
+	for i, e := range p.edits {
+		edits[i] = map[string]any{"old_text": e.Old, "new_text": e.New, "all": e.All}
+	}
+	return map[string]any{"path": p.name, "expected_sha256": p.sha256, "edits": edits}
+}
+
+func (p *editPlan) Close() {}
 
 // editData is the result as data; its names are the contract's.
 type editData struct {

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/belayhq/belay/internal/worktree"
 	"github.com/belayhq/belay/tool"
@@ -78,8 +79,24 @@ type replacePlan struct {
 	expect  worktree.Expect
 }
 
-func (p *replacePlan) Action() tool.Action { return tool.Action{Tool: "replace"} }
-func (p *replacePlan) Close()              {}
+func (p *replacePlan) Action() tool.Action {
+	return tool.Action{Tool: "replace", Input: input(p.input)}
+}
+
+func (p *replacePlan) input() map[string]any {
+	in := map[string]any{"path": p.name, "encoding": "utf-8", "content": string(p.content)}
+	if !utf8.Valid(p.content) {
+		in["encoding"], in["content"] = "base64", base64.StdEncoding.EncodeToString(p.content)
+	}
+	if p.expect.Create {
+		in["create"], in["mkdirs"] = true, p.expect.Mkdirs
+	} else {
+		in["expected_sha256"] = p.expect.SHA256
+	}
+	return in
+}
+
+func (p *replacePlan) Close() {}
 
 // commitData is the result of a commit as data; its names are the contract's.
 type commitData struct {

@@ -26,7 +26,7 @@ func (t *execList) Prepare(_ context.Context, call tool.Call) (tool.Plan, error)
 	if err := tool.ParseArguments(call.Args).Err(); err != nil {
 		return nil, err
 	}
-	return &listPlan{noPlan{"exec_list"}, t.Config}, nil
+	return &listPlan{noPlan{name: "exec_list"}, t.Config}, nil
 }
 
 type listPlan struct {

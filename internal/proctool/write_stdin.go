@@ -134,7 +134,7 @@ func (p *writePlan) prompt() *tool.Prompt {
 }
 
 func (p *writePlan) Action() tool.Action {
-	a := tool.Action{Tool: "write_stdin"}
+	a := tool.Action{Tool: "write_stdin", Input: map[string]any{"session_id": p.job.ID(), "chars": p.chars, "close": p.close}}
 	if p.consent != nil {
 		c := *p.consent
 		a.Consent = &c
