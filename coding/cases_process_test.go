@@ -320,7 +320,8 @@ var processCases = map[string]func(c *processCase){
 		}
 	},
 	"SE-11": func(c *processCase) {
-		a := c.start("sleep 0.3; echo bye; exit 3", "yield_time_ms", 250)
+		a := c.start("while [ ! -e go ]; do sleep 0.01; done; echo bye; exit 3", "yield_time_ms", 250)
+		os.WriteFile(filepath.Join(c.root, "go"), nil, 0o600)
 		c.is("first", c.ends(a.id()), "status", "exited", "exit_code", 3, "output", "bye\n")
 		c.is("second", c.do("write_stdin", m{"session_id": a.id()}), "status", "exited", "exit_code", 3, "output", "")
 	},

@@ -333,12 +333,12 @@ var stubborn = map[string]string{
 // started, whatever it does about it, and each says what it was.
 func TestEveryEndEndsEverything(t *testing.T) {
 	t.Parallel()
-	const soon = 500 * time.Millisecond
+	const soon = time.Second
 	ends := map[string]func(y *yard, line string){
 		"timeout of shell": func(y *yard, line string) {
 			a := y.sh(line, "timeout_ms", soon.Milliseconds())
 			y.is("result", a, "status", "timed_out", "stdout", "up\n", "left_behind", "[]")
-			if !strings.Contains(a.text, "timeout_ms=500") {
+			if !strings.Contains(a.text, "timeout_ms=1000") {
 				y.t.Errorf("the limit is not told: %q", a.text)
 			}
 		},
@@ -431,7 +431,7 @@ func TestEscapedChildren(t *testing.T) {
 	if _, err := exec.LookPath("setsid"); err != nil {
 		t.Skip("no setsid")
 	}
-	const escape = "setsid sleep 300 & sleep 0.2; echo hi"
+	const escape = "setsid sleep 300 & sleep 0.4; echo hi"
 	y := newYard(t, nil)
 	named := func(what string, a answer) {
 		t.Helper()
@@ -550,11 +550,19 @@ func TestOutcomesAreToldApart(t *testing.T) {
 func TestLateTimeoutChangesNothing(t *testing.T) {
 	t.Parallel()
 	y := newYard(t, nil)
-	// The exit comes at once; its leftovers take the whole grace of 250 ms.
-	a := y.sh("(trap '' TERM; while :; do sleep 0.05; done) & echo hi; exit 6", "timeout_ms", 200)
-	y.is("shell", a, "status", "exited", "exit_code", 6, "stdout", "hi\n")
-	a = y.start("(trap '' TERM; while :; do sleep 0.05; done) & echo hi; exit 6", "timeout_ms", 200)
-	y.is("exec_command", a, "status", "exited", "exit_code", 6, "output", "hi\n")
+	// The exit comes at once; its leftovers take the whole grace of 250 ms, and the time
+	// is up meanwhile. On a busy machine it can be up before the exit: then it is tried again.
+	const line = "(trap '' TERM; while :; do sleep 0.05; done) & echo hi; exit 6"
+	for what, run := range map[string]func() answer{
+		"shell":        func() answer { return y.sh(line, "timeout_ms", 200) },
+		"exec_command": func() answer { return y.start(line, "timeout_ms", 200, "yield_time_ms", 30000) },
+	} {
+		a := run()
+		for n := 0; a.str("signal") == "TERM" && n < 20; n++ {
+			a = run()
+		}
+		y.is(what, a, "status", "exited", "exit_code", 6)
+	}
 }
 
 // S7: shell gets the allowlist, exec_command what the host has, neither the token.
@@ -600,7 +608,7 @@ func TestExecCommandYields(t *testing.T) {
 	if a.num("wall_ms") > 20_000 || len(a.raw.Ends) != 1 || a.raw.Ends[0] != a.id() {
 		t.Errorf("%q, ends %v", a.text, a.raw.Ends)
 	}
-	a = y.start("echo ready; read x; echo \"got $x\"; sleep 300", "yield_time_ms", 300)
+	a = y.start("echo ready; read x; echo \"got $x\"; sleep 300", "yield_time_ms", 1000)
 	y.is("a long one", a, "status", "running", "output", "ready\ngot \n")
 	if a.raw.Ends != nil {
 		t.Errorf("ends %v", a.raw.Ends)
@@ -657,7 +665,8 @@ func TestInputNeedsSomebodyToAsk(t *testing.T) {
 func TestCancelledWaitsConsumeNothing(t *testing.T) {
 	t.Parallel()
 	y := newYard(t, nil)
-	a := y.start("sleep 0.4; echo late; sleep 300", "yield_time_ms", 250)
+	a := y.start("while [ ! -e go ]; do sleep 0.01; done; echo late; sleep 300", "yield_time_ms", 250)
+	os.WriteFile(filepath.Join(y.root, "go"), nil, 0o600)
 	y.until("output", func() bool { return y.do("exec_output", m{"session_id": a.id()}).str("output") == "late\n" })
 	for name, args := range map[string]m{
 		"write_stdin": {"session_id": a.id(), "yield_time_ms": 300000},
