@@ -41,7 +41,7 @@ type face struct {
 }
 
 func newFace(calls context.Context, suite Suite, c Config, conn *conn) *face {
-	return &face{suite: suite, config: c, calls: calls, conn: conn, desk: newDesk(), tools: map[string]tool.Definition{}}
+	return &face{suite: suite, config: c, calls: calls, conn: conn, desk: newDesk(), tools: map[string]tool.Definition{}, listed: []*sdk.Tool{}}
 }
 
 func (f *face) server() *sdk.Server {
