@@ -84,7 +84,7 @@ func ask(ctx context.Context, c console, p tool.Prompt) (bool, error) {
 			return false, err
 		}
 		lines = lines[page:]
-		if next, err := more(ctx, c); err != nil || !next {
+		if next, err := nextPage(ctx, c); err != nil || !next {
 			return false, err
 		}
 		if err := c.write("\r\n"); err != nil {
@@ -97,14 +97,26 @@ func ask(ctx context.Context, c console, p tool.Prompt) (bool, error) {
 	return answer(ctx, c)
 }
 
+// onEnd calls wake when ctx ends, until stop returns: after that nothing of it runs any
+// more, so that what wake uses can be closed.
+func onEnd(ctx context.Context, wake func()) (stop func()) {
+	ended := make(chan struct{})
+	cancel := context.AfterFunc(ctx, func() { defer close(ended); wake() })
+	return func() {
+		if !cancel() {
+			<-ended
+		}
+	}
+}
+
 const (
 	ctrlC = 0x03
 	ctrlD = 0x04
 	esc   = 0x1b
 )
 
-// more waits for the next page.
-func more(ctx context.Context, c console) (bool, error) {
+// nextPage waits until the user has read a page.
+func nextPage(ctx context.Context, c console) (bool, error) {
 	if err := c.discard(); err != nil {
 		return false, err
 	}

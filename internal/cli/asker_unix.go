@@ -92,7 +92,7 @@ func (t *tty) write(s string) error {
 func (t *tty) discard() error { return discardInput(t.fd) }
 
 func (t *tty) key(ctx context.Context) (byte, error) {
-	defer context.AfterFunc(ctx, func() { unix.Write(t.wake[1], []byte{0}) })()
+	defer onEnd(ctx, func() { _, _ = unix.Write(t.wake[1], []byte{0}) })()
 	for {
 		if err := ctx.Err(); err != nil {
 			return 0, err

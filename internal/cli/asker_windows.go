@@ -107,7 +107,7 @@ func (c *conio) discard() error {
 }
 
 func (c *conio) key(ctx context.Context) (byte, error) {
-	defer context.AfterFunc(ctx, func() { windows.SetEvent(c.wake) })()
+	defer onEnd(ctx, func() { _ = windows.SetEvent(c.wake) })()
 	for {
 		if err := ctx.Err(); err != nil {
 			return 0, err

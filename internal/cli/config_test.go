@@ -21,7 +21,16 @@ import (
 	"github.com/belayhq/belay/guard"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// helpers are the programs that tests need; helper:NAME as first argument runs one.
+var helpers = map[string]func(args []string){}
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && strings.HasPrefix(os.Args[1], "helper:") {
+		helpers[strings.TrimPrefix(os.Args[1], "helper:")](os.Args[2:])
+		os.Exit(0)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 var update = flag.Bool("update", false, "write the settings into docs/config.md")
 
