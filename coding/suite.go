@@ -47,6 +47,8 @@ type Suite struct {
 	calls   sync.WaitGroup
 	mu      sync.Mutex // orders calls.Add before calls.Wait
 	closed  bool
+	ending  sync.Once
+	ended   error // of the end, set by ending
 }
 
 // New opens the root and makes the tools. Nothing is started. The error is a
@@ -142,15 +144,17 @@ const closeTime = 5 * time.Second
 
 // Close refuses new calls, cancels those under way, ends every process (SIGTERM,
 // SIGKILL after 250 ms) and returns when all is gone, which takes 5 s at most. The
-// error says that it could not be seen that all is gone. It is idempotent.
+// error says that it could not be seen that all is gone. It is idempotent: a further
+// Close waits for the same end.
 func (s *Suite) Close() error {
 	s.mu.Lock()
-	again := s.closed
 	s.closed = true
 	s.mu.Unlock()
-	if again {
-		return nil
-	}
+	s.ending.Do(func() { s.ended = s.end() })
+	return s.ended
+}
+
+func (s *Suite) end() error {
 	s.shut()
 	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
 	defer cancel()

@@ -92,7 +92,7 @@ func (t *execCommand) Prepare(_ context.Context, call tool.Call) (tool.Plan, err
 		dir.Close()
 		return nil, t.turn(err, workdir, p.shell)
 	}
-	p.argv = shellArgv(p.shell, p.line, login)
+	p.argv = ShellArgv(p.shell, p.line, login)
 	return p, nil
 }
 
