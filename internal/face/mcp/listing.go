@@ -54,7 +54,7 @@ func listing(d tool.Definition) *sdk.Tool {
 		Meta:        meta,
 		Name:        d.Name,
 		Description: d.Description,
-		InputSchema: d.Schema,
+		InputSchema: withoutBounds(d.Schema),
 		Annotations: &sdk.ToolAnnotations{
 			ReadOnlyHint:    d.Effect == tool.ReadOnly,
 			DestructiveHint: &destructive,
@@ -62,6 +62,34 @@ func listing(d tool.Definition) *sdk.Tool {
 			OpenWorldHint:   &open,
 		},
 	}
+}
+
+// withoutBounds is a schema as it is listed: without the ranges of its arguments. They
+// are a sixteenth of the list, which every conversation pays for; a call out of range is
+// clamped, or refused with an error that names argument and range. A client that holds
+// its model to them would refuse what belay clamps.
+func withoutBounds(schema json.RawMessage) json.RawMessage {
+	var strip func(text []byte, names bool) []byte
+	strip = func(text []byte, names bool) []byte { // names: its members are arguments
+		if len(text) == 0 || text[0] != '{' {
+			return text
+		}
+		out, ok := filterMembers(text, func(name string, value []byte) []byte {
+			if names {
+				return strip(value, false)
+			}
+			switch name {
+			case "minimum", "maximum", "minItems", "maxItems":
+				return nil
+			}
+			return strip(value, name == "properties")
+		})
+		if !ok {
+			return text
+		}
+		return out
+	}
+	return strip(schema, false)
 }
 
 // withoutProperties is a schema whose properties lack some names; the rest keeps

@@ -91,3 +91,17 @@ func TestInstructions(t *testing.T) {
 		}
 	}
 }
+
+// Ranges are not listed, at any depth; arguments of such a name are.
+func TestWithoutBounds(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		`{"type":"object","properties":{"minimum":{"type":"integer","minimum":1},"x":{"type":"array","minItems":1,"items":{"properties":{"maximum":{"maximum":2}}}}}}`: `{"type":"object","properties":{"minimum":{"type":"integer"},"x":{"type":"array","items":{"properties":{"maximum":{}}}}}}`,
+		`[1]`: `[1]`,
+		``:    ``,
+	} {
+		if got := string(withoutBounds(json.RawMessage(in))); got != want {
+			t.Errorf("%s became %s, want %s", in, got, want)
+		}
+	}
+}
