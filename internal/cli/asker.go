@@ -79,7 +79,12 @@ func ask(ctx context.Context, c console, p tool.Prompt) (bool, error) {
 	lines = append(lines, wrap(blanks(inert(p.Shown)), "  | ", cols)...)
 
 	// Nothing is approved unseen: what does not fit on the screen is shown in pages.
+	// What was typed is thrown away right before each question, not after it: nothing that
+	// was typed ahead counts, and nothing that answers is lost.
 	for page := max(rows-4, 4); len(lines) > page; {
+		if err := c.discard(); err != nil {
+			return false, err
+		}
 		if err := c.write(strings.Join(lines[:page], "\r\n") + fmt.Sprintf("\r\n-- %d lines more: Enter shows them, q says no --", len(lines)-page)); err != nil {
 			return false, err
 		}
@@ -91,7 +96,13 @@ func ask(ctx context.Context, c console, p tool.Prompt) (bool, error) {
 			return false, err
 		}
 	}
-	if err := c.write(strings.Join(lines, "\r\n") + "\r\n" + question + " Type yes and Enter; anything else is no: "); err != nil {
+	if err := c.write(strings.Join(lines, "\r\n") + "\r\n"); err != nil {
+		return false, err
+	}
+	if err := c.discard(); err != nil {
+		return false, err
+	}
+	if err := c.write(question + " Type yes and Enter; anything else is no: "); err != nil {
 		return false, err
 	}
 	return answer(ctx, c)
@@ -117,9 +128,6 @@ const (
 
 // nextPage waits until the user has read a page.
 func nextPage(ctx context.Context, c console) (bool, error) {
-	if err := c.discard(); err != nil {
-		return false, err
-	}
 	for {
 		switch k, err := c.key(ctx); {
 		case err != nil:
@@ -134,9 +142,6 @@ func nextPage(ctx context.Context, c console) (bool, error) {
 
 // answer reads one line of at most a few letters.
 func answer(ctx context.Context, c console) (bool, error) {
-	if err := c.discard(); err != nil { // typed before the question was there
-		return false, err
-	}
 	typed := ""
 	for {
 		k, err := c.key(ctx)

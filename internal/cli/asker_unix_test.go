@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -40,10 +41,14 @@ func askOnTerminal(args []string) {
 		defer cancel()
 	}
 	fmt.Println("about to ask")
-	if len(args) > 2 { // what is typed now is too early
+	shown := `ls\n`
+	switch {
+	case slices.Contains(args, "slow"): // what is typed now is too early
 		time.Sleep(time.Second)
+	case slices.Contains(args, "long"):
+		shown = strings.Repeat("x", 1800) // two pages
 	}
-	yes, err := a.Ask(ctx, tool.Prompt{Reason: "input", SessionID: "s_1", Title: "cat", Shown: `ls\n`, Bytes: 3})
+	yes, err := a.Ask(ctx, tool.Prompt{Reason: "input", SessionID: "s_1", Title: "cat", Shown: shown, Bytes: 3})
 	os.WriteFile(result, fmt.Appendf(nil, "%v %v", yes, err), 0o600)
 }
 
@@ -91,6 +96,18 @@ func onTerminal(t *testing.T, args ...string) *terminal {
 }
 
 func (x *terminal) screen() string { x.mu.Lock(); defer x.mu.Unlock(); return x.seen.String() }
+
+// end waits for the end of the program and of what it wrote.
+func (x *terminal) end(t *testing.T) string {
+	t.Helper()
+	x.cmd.Wait()
+	select {
+	case <-x.over:
+	case <-time.After(patience):
+		t.Fatal("the terminal does not end")
+	}
+	return x.screen()
+}
 
 const patience = 30 * time.Second
 
@@ -142,8 +159,9 @@ func TestAskOnARealTerminal(t *testing.T) {
 		if got := x.came(t); got != "true <nil>" {
 			t.Errorf("%s\n%q", got, x.screen())
 		}
-		x.await(t, prompt+"yes\r") // the echo
-		x.cmd.Wait()
+		if _, echo, _ := strings.Cut(x.end(t), prompt); strings.TrimSpace(echo) != "yes" {
+			t.Errorf("echoed %q", echo)
+		}
 		if !echoes(x) {
 			t.Error("the terminal is not as it was")
 		}
@@ -153,8 +171,7 @@ func TestAskOnARealTerminal(t *testing.T) {
 		x := onTerminal(t)
 		x.await(t, prompt)
 		x.typed(t, "y\x1b[31m\x07yes\r")
-		x.await(t, "belay: no.")
-		if got := x.came(t); got != "false <nil>" || strings.ContainsAny(x.screen(), "\x1b\x07") {
+		if got := x.came(t); got != "false <nil>" || strings.ContainsAny(x.end(t), "\x1b\x07^") {
 			t.Errorf("%s\n%q", got, x.screen())
 		}
 	})
@@ -163,6 +180,21 @@ func TestAskOnARealTerminal(t *testing.T) {
 		x := onTerminal(t, "30s", "slow")
 		x.await(t, "about to ask")
 		x.typed(t, "yes\ryes\r")
+		x.await(t, prompt)
+		time.Sleep(200 * time.Millisecond)
+		if b, err := os.ReadFile(x.result); err == nil {
+			t.Fatalf("what was typed ahead answered: %s", b)
+		}
+		x.typed(t, "no\r")
+		if got := x.came(t); got != "false <nil>" {
+			t.Error(got)
+		}
+	})
+	t.Run("typed ahead of the last page", func(t *testing.T) {
+		t.Parallel()
+		x := onTerminal(t, "30s", "long")
+		x.await(t, "lines more")
+		x.typed(t, "\ryes\r")
 		x.await(t, prompt)
 		time.Sleep(200 * time.Millisecond)
 		if b, err := os.ReadFile(x.result); err == nil {
