@@ -149,7 +149,7 @@ func (p *program) command() *cobra.Command {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage("%v", err) })
 	root.PersistentFlags().StringVar(&p.root, "root", ".", "the worktree `DIR` that file tools are confined to")
 	root.PersistentFlags().String("config", "", "the configuration `FILE` of the user, in place of the usual one")
-	root.AddCommand(p.demo(), p.mcp(), p.call(), p.tools(), p.doctor(), p.config(), p.trust(), p.journal(), p.version())
+	root.AddCommand(p.demo(), p.mcp(), p.call(), p.tools(), p.doctor(), p.config(), p.trust(), p.install(), p.journal(), p.version())
 	root.InitDefaultCompletionCmd()
 	return root
 }
