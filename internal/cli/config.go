@@ -200,7 +200,7 @@ type configuration struct {
 	sum     string // its SHA-256
 	trusted bool
 	ignored []ignored // what of it does not hold because it is not trusted
-	notes   []string  // what the user should know: one line each
+	notes   []string  // what the user should know: one line each, fit for a terminal
 }
 
 // ignored is a setting of a project file that is not trusted.
@@ -236,7 +236,7 @@ func (p *program) configuration(file string, overrides ...override) (*configurat
 		}
 		if given, ok := project[s.name]; ok {
 			switch {
-			case same(given.v, held.v):
+			case sameValue(given.v, held.v):
 			case s.offWins && held.v == false:
 			case c.trusted && s.name == "hooks":
 				held = value{slices.Concat(held.v.([]hook), given.v.([]hook)), held.source + " and " + given.source}
@@ -269,7 +269,7 @@ func (p *program) configuration(file string, overrides ...override) (*configurat
 		for _, i := range c.ignored {
 			list = append(list, i.name)
 		}
-		c.notes = append(c.notes, fmt.Sprintf("%s is not trusted: ignored in it: %s (see belay trust)", c.project, strings.Join(list, ", ")))
+		c.notes = append(c.notes, fmt.Sprintf("%s is not trusted: ignored in it: %s (see belay trust)", inert(c.project), strings.Join(list, ", ")))
 	}
 	for i, h := range c.values["hooks"].v.([]hook) {
 		if m, err := guard.ParseMatch(h.Match); err == nil && !slices.ContainsFunc(toolNames, m.Tool) {
@@ -282,7 +282,7 @@ func (p *program) configuration(file string, overrides ...override) (*configurat
 // toolNames is what a hook can match, beside Bash.
 var toolNames = strings.Fields("read replace edit shell exec_command write_stdin exec_wait exec_output exec_list exec_kill exec_ack")
 
-func same(a, b any) bool {
+func sameValue(a, b any) bool {
 	x, errA := json.Marshal(a)
 	y, errB := json.Marshal(b)
 	return errA == nil && errB == nil && string(x) == string(y)

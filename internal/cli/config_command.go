@@ -75,23 +75,23 @@ func (p *program) printConfig(c *configuration) error {
 	}
 	for _, s := range settings {
 		v := c.values[s.name]
-		fmt.Fprintf(&b, "%-*s  %s  (%s)\n", width, s.name, oneValue(shown(v.v)), v.source)
+		fmt.Fprintf(&b, "%-*s  %s  (%s)\n", width, s.name, oneValue(shown(v.v)), inert(v.source))
 	}
-	fmt.Fprintf(&b, "\n%-*s  %s\n", width, "root", termtext.Escape(c.root))
+	fmt.Fprintf(&b, "\n%-*s  %s\n", width, "root", inert(c.root))
 	switch {
 	case c.project == "":
 		fmt.Fprintf(&b, "%-*s  none\n", width, "project file")
 	case c.trusted:
-		fmt.Fprintf(&b, "%-*s  %s, trusted\n", width, "project file", termtext.Escape(c.project))
+		fmt.Fprintf(&b, "%-*s  %s, trusted\n", width, "project file", inert(c.project))
 	default:
-		fmt.Fprintf(&b, "%-*s  %s, not trusted: it can only make belay do less\n", width, "project file", termtext.Escape(c.project))
+		fmt.Fprintf(&b, "%-*s  %s, not trusted: it can only make belay do less\n", width, "project file", inert(c.project))
 	}
 	for _, i := range c.ignored {
-		fmt.Fprintf(&b, "%-*s  %s (%s)\n", width, "ignored in it", i.name, termtext.Escape(i.at))
+		fmt.Fprintf(&b, "%-*s  %s (%s)\n", width, "ignored in it", i.name, inert(i.at))
 	}
 	fmt.Fprintf(&b, "%-*s  %s\n", width, "telemetry", p.telemetryState(c))
 	for _, n := range c.notes {
-		fmt.Fprintf(&b, "%-*s  %s\n", width, "note", termtext.Escape(n))
+		fmt.Fprintf(&b, "%-*s  %s\n", width, "note", n)
 	}
 	_, err := fmt.Fprint(p.out, b.String())
 	return err

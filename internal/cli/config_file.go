@@ -27,7 +27,7 @@ const projectFile = ".belay/config.jsonc"
 // A configFile is one file while it is read: JSON with comments, strictly. Its first
 // fault ends it.
 type configFile struct {
-	path  string
+	path  string // fit for a terminal
 	raw   []byte
 	place place
 	err   error
@@ -220,27 +220,28 @@ func (p *program) userLayer(name string) (layer, error) {
 	}
 	abs, err := filepath.Abs(name)
 	if err != nil {
-		return nil, fmt.Errorf("%s: expects a path that can be resolved", name)
+		return nil, fmt.Errorf("%s: expects a path that can be resolved", inert(name))
 	}
+	path := inert(abs)
 	info, err := os.Stat(abs)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && !must:
 		return nil, nil
 	case err != nil:
-		return nil, fmt.Errorf("%s: expects a file that can be read", abs)
+		return nil, fmt.Errorf("%s: expects a file that can be read", path)
 	case !info.Mode().IsRegular(): // a pipe would wait
-		return nil, fmt.Errorf("%s: expects a regular file", abs)
+		return nil, fmt.Errorf("%s: expects a regular file", path)
 	}
 	file, err := os.Open(abs)
 	if err != nil {
-		return nil, fmt.Errorf("%s: expects a file that can be read", abs)
+		return nil, fmt.Errorf("%s: expects a file that can be read", path)
 	}
 	defer file.Close()
 	raw, err := bounded(file)
 	if err != nil {
-		return nil, fmt.Errorf("%s: expects %w", abs, err)
+		return nil, fmt.Errorf("%s: expects %w", path, err)
 	}
-	f := &configFile{path: abs, raw: raw, place: place{dir: filepath.Dir(abs), home: p.getenv("HOME")}}
+	f := &configFile{path: path, raw: raw, place: place{dir: filepath.Dir(abs), home: p.getenv("HOME")}}
 	return f.parse()
 }
 
@@ -248,7 +249,8 @@ func (p *program) userLayer(name string) (layer, error) {
 // trusted.
 func (p *program) projectLayer(c *configuration) (layer, error) {
 	raw, err := readProject(c.root)
-	path := filepath.Join(c.root, filepath.FromSlash(projectFile))
+	name := filepath.Join(c.root, filepath.FromSlash(projectFile))
+	path := inert(name)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("%s: expects %w", path, err)
@@ -256,7 +258,7 @@ func (p *program) projectLayer(c *configuration) (layer, error) {
 		return nil, nil
 	}
 	sum := sha256.Sum256(raw)
-	c.project, c.sum = path, hex.EncodeToString(sum[:])
+	c.project, c.sum = name, hex.EncodeToString(sum[:])
 	c.trusted = p.isTrusted(c.root, c.sum)
 	f := &configFile{path: path, raw: raw, place: place{dir: c.root, project: true}}
 	return f.parse()

@@ -119,7 +119,7 @@ func TestBuiltIn(t *testing.T) {
 	w := newWorld(t)
 	c := w.held(t)
 	for _, s := range settings {
-		if got := c.values[s.name]; got.source != "built-in" || !same(got.v, s.builtin) {
+		if got := c.values[s.name]; got.source != "built-in" || !sameValue(got.v, s.builtin) {
 			t.Errorf("%s: %+v", s.name, got)
 		}
 	}
@@ -187,7 +187,7 @@ func TestUserFileSetsEverything(t *testing.T) {
 	path := w.user(t, "\ufeff"+every)
 	c := w.held(t)
 	for _, s := range settings {
-		if got := c.values[s.name]; same(got.v, s.builtin) || !strings.HasPrefix(got.source, path+":") {
+		if got := c.values[s.name]; sameValue(got.v, s.builtin) || !strings.HasPrefix(got.source, path+":") {
 			t.Errorf("%s: %+v", s.name, got)
 		}
 	}
@@ -515,6 +515,35 @@ func TestHooksThatJudgeNothing(t *testing.T) {
 	w.user(t, `{"hooks": [{"match": "Write|Edit", "command": ["x"]}, {"match": "Bash", "command": ["x"]}, {"match": "exec_.*", "command": ["x"]}, {"match": "*", "command": ["x"]}]}`)
 	if notes := w.held(t).notes; len(notes) != 1 || !strings.HasPrefix(notes[0], "hooks[0] judges nothing") {
 		t.Errorf("%q", notes)
+	}
+}
+
+// The path of a project is chosen by whoever made the folder: it can do nothing to a
+// terminal, in a note, a table or an error.
+func TestPathsAreInert(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.root = filepath.Join(w.project, "a\x1b]0;b\u202ec d\\e")
+	file := w.write(t, filepath.Join(w.root, projectFile), `{"hooks": [{"command": ["x"]}], "limits": {"max_sessions": 2}}`)
+	text, err := w.run(t, "config")
+	if err != nil {
+		t.Skip("no such name on this system: ", err)
+	}
+	w.root = filepath.Dir(filepath.Dir(file))
+	notes := strings.Join(w.held(t).notes, "")
+	trust, err := w.run(t, "trust")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.write(t, file, `{"x": 1}`)
+	_, err = w.configuration("")
+	if err == nil {
+		t.Fatal("taken")
+	}
+	for _, s := range []string{text, notes, trust, err.Error()} {
+		if strings.ContainsAny(s, "\x1b\u202e") || !strings.Contains(s, `a\x1b]0;b\u202ec d`) {
+			t.Errorf("%q", s)
+		}
 	}
 }
 

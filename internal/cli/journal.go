@@ -28,7 +28,7 @@ func (p *program) journal() *cobra.Command {
 			r, err := journal.Read(args[0])
 			switch {
 			case err != nil:
-				return fmt.Errorf("%s: %w", termtext.Escape(args[0]), err)
+				return fmt.Errorf("%s: %w", inert(args[0]), err)
 			case asJSON:
 				return p.printJSON(r)
 			}

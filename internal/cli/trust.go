@@ -12,8 +12,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-
-	"github.com/belayhq/belay/internal/termtext"
 )
 
 // A trusted project file: a file of its own for each root, named for it, so that two
@@ -53,7 +51,7 @@ func (p *program) giveTrust(file string) error {
 	case err != nil:
 		return err
 	case before.project == "":
-		return &exit{exitFailed, fmt.Errorf("there is no %s in %s", projectFile, termtext.Escape(before.root))}
+		return &exit{exitFailed, fmt.Errorf("there is no %s in %s", projectFile, inert(before.root))}
 	}
 	name := p.trustFile(before.root)
 	if name == "" {
@@ -66,7 +64,7 @@ func (p *program) giveTrust(file string) error {
 	if err != nil {
 		return &exit{exitFailed, errors.New("it could not be remembered: the state directory cannot be written to")}
 	}
-	fmt.Fprintf(p.out, "trusted: %s\nsha256:  %s\n", termtext.Escape(before.project), before.sum)
+	fmt.Fprintf(p.out, "trusted: %s\nsha256:  %s\n", inert(before.project), before.sum)
 	after, err := p.configuration(file)
 	if err != nil {
 		return err
@@ -89,11 +87,11 @@ func (p *program) distrust() error {
 	err := os.Remove(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		fmt.Fprintf(p.out, "not trusted: %s\n", termtext.Escape(root))
+		fmt.Fprintf(p.out, "not trusted: %s\n", inert(root))
 	case err != nil:
 		return &exit{exitFailed, errors.New("the trust could not be taken back: the state directory cannot be written to")}
 	default:
-		fmt.Fprintf(p.out, "no longer trusted: %s\n", termtext.Escape(root))
+		fmt.Fprintf(p.out, "no longer trusted: %s\n", inert(root))
 	}
 	return nil
 }
