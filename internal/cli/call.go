@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/belayhq/belay/coding"
+	"github.com/belayhq/belay/internal/termtext"
 	"github.com/belayhq/belay/tool"
 )
 
@@ -63,7 +64,7 @@ func (p *program) oneCall(c *cobra.Command, call tool.Call, asJSON bool) error {
 	if err != nil {
 		return err
 	}
-	result, callErr := suite.Call(c.Context(), coding.Caller{}, call)
+	result, callErr := suite.Call(c.Context(), coding.Caller{Asker: p.asker(), Notify: p.notify}, call)
 	closeErr := suite.Close() // before anything is printed: its processes end when it returns
 
 	var e *tool.Error
@@ -84,6 +85,17 @@ func (p *program) oneCall(c *cobra.Command, call tool.Call, asJSON bool) error {
 		return err
 	}
 	return closeErr
+}
+
+// notify shows a text on the terminal of the program and nowhere else: a model that
+// reads what belay prints must not see it.
+func (p *program) notify(text string) {
+	c, err := openConsole()
+	if err != nil {
+		return
+	}
+	defer c.close()
+	_ = c.write("belay: " + termtext.Escape(text) + "\r\n")
 }
 
 // printJSON writes one line of JSON, without the escapes that are meant for HTML.
