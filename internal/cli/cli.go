@@ -13,6 +13,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
+	"sync"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -56,6 +57,8 @@ type program struct {
 	environ  []string
 	getenv   func(string) string
 	root     string // --root
+
+	pinged sync.Once // one attempt a start, however many suites it opens
 }
 
 // keeperCommand is how belay starts itself as the keeper of what it runs. It is
@@ -202,7 +205,7 @@ func (p *program) suite(c *cobra.Command) (*coding.Suite, *configuration, error)
 	if err != nil {
 		return nil, nil, err
 	}
-	p.startPing(c.Context(), held)
+	p.pinged.Do(func() { p.startPing(c.Context(), held) })
 	return s, held, nil
 }
 

@@ -76,6 +76,9 @@ func TestGuardsStandBeforeTheEffect(t *testing.T) {
 			_, err = corridor.Call(context.Background(), Caller{Asker: c.asker, Notify: func(s string) { notice += s }}, tool.Call{ID: "1", Name: "fake"})
 			var e *tool.Error
 			if errors.As(err, &e); c.want == "" {
+				if shown := strings.Contains(notice, "could not decide"); shown != (c.posture == "unavailable") {
+					t.Errorf("the user is shown %q", notice)
+				}
 				if err != nil || f.ran != 1 || f.posture != c.posture {
 					t.Errorf("%v, ran %d times, guard %q", err, f.ran, f.posture)
 				}

@@ -50,6 +50,7 @@ func (t *execCommand) Prepare(_ context.Context, call tool.Call) (tool.Plan, err
 	p := &execPlan{Config: t.Config, line: in.NeedText("cmd")}
 	workdir := in.Text("workdir", ".")
 	p.shell = in.Text("shell", t.Shell)
+	p.named = in.Has("shell")
 	login := in.Bool("login")
 	if in.Bool("tty") {
 		p.tty = &proc.Size{}
@@ -100,6 +101,7 @@ type execPlan struct {
 	*Config
 	judged
 	line, shell, file string
+	named             bool // the call names the shell
 	argv, env         []string
 	dir               *worktree.Dir
 	tty               *proc.Size
@@ -109,7 +111,11 @@ type execPlan struct {
 }
 
 func (p *execPlan) Action() tool.Action {
-	return tool.Action{Tool: "exec_command", Line: p.line, Dir: p.dir.Path()}
+	a := tool.Action{Tool: "exec_command", Line: p.line, Dir: p.dir.Path()}
+	if p.named {
+		a.Shell = p.shell
+	}
+	return a
 }
 
 func (p *execPlan) Close() { p.dir.Close() }
