@@ -238,17 +238,21 @@ func (d *desk) take(n nonce) *question {
 	return q
 }
 
+// errForged is for a state that nobody here signed. That is no mistake of a model, and
+// MCP wants it to be rejected as a request.
+var errForged = &jsonrpc.Error{Code: codeInvalidParams, Message: "the requestState is not one of this server"}
+
 // resume gives a question the answer of a second request, and says which errand to
 // attend. A state that is not ours changes nothing; one of ours is used up, whatever
-// the answer is.
-func (d *desk) resume(p *sdk.CallToolParamsRaw, name string, args []byte, can bool) (*errand, *tool.Error) {
+// the answer is. The error is errForged or a *tool.Error.
+func (d *desk) resume(p *sdk.CallToolParamsRaw, name string, args []byte, can bool) (*errand, error) {
 	state, err := base64.RawURLEncoding.Strict().DecodeString(p.RequestState)
 	if err != nil || len(state) != stateSize {
-		return nil, unasked("state")
+		return nil, errForged
 	}
 	signed := state[:len(state)-sha256.Size]
 	if !hmac.Equal(d.mac(signed), state[len(signed):]) {
-		return nil, unasked("state")
+		return nil, errForged
 	}
 	n := nonce(signed[:len(nonce{})])
 	end := time.UnixMilli(int64(binary.BigEndian.Uint64(signed[len(n):])))
@@ -257,7 +261,7 @@ func (d *desk) resume(p *sdk.CallToolParamsRaw, name string, args []byte, can bo
 	}
 	q := d.take(n)
 	if q == nil {
-		return nil, unasked("used")
+		return nil, tool.NewError(tool.ApprovalDenied, tool.Fact{Name: "reason", Value: "used"})
 	}
 	yes := can && len(p.InputResponses) == 1 && said(p.InputResponses[questionID], q.yes)
 	if digest := digestOf(name, q.session, args); !hmac.Equal(digest[:], q.digest[:]) || !hmac.Equal(digest[:], signed[len(n)+8:]) {
@@ -265,10 +269,6 @@ func (d *desk) resume(p *sdk.CallToolParamsRaw, name string, args []byte, can bo
 	}
 	q.reply <- yes
 	return q.errand, nil
-}
-
-func unasked(reason string) *tool.Error {
-	return tool.NewError(tool.ApprovalDenied, tool.Fact{Name: "reason", Value: reason})
 }
 
 // digestOf is what two requests for the same have in common: a client may spell the

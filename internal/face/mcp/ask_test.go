@@ -299,7 +299,7 @@ func TestStateIsOurs_P9(t *testing.T) {
 		}
 		if e == legacy { // which has no states
 			for _, state := range []string{"x", strings.Repeat("A", base64.RawURLEncoding.EncodedLen(stateSize))} {
-				if r := u.outcome(with(state)); r.code != "approval_denied" {
+				if r := u.outcome(with(state)); r.code != "protocol" || !strings.Contains(r.text, "-32602") {
 					t.Errorf("forged: %s", r.text)
 				}
 			}
@@ -332,7 +332,7 @@ func TestStateIsOurs_P9(t *testing.T) {
 			raw[at] ^= 1
 		}
 		for _, state := range forged {
-			if r := u.outcome(with(state)); r.code != "approval_denied" || r.data["reason"] != "state" {
+			if r := u.outcome(with(state)); r.code != "protocol" || !strings.Contains(r.text, "-32602") {
 				t.Fatalf("forged %q: %s", state, r.text)
 			}
 		}

@@ -298,13 +298,14 @@ func TestStateOfAnotherToken_P9(t *testing.T) {
 			r.Header.Set("Mcp-Method", "tools/call")
 			r.Header.Set("Mcp-Name", "edit")
 		})
-		if status != 200 {
+		if status != 200 && status != 400 {
 			t.Fatalf("%d %s", status, text)
 		}
 		if _, data, ok := strings.Cut(text, "data: "); ok {
 			text, _, _ = strings.Cut(data, "\n")
 		}
 		var m struct {
+			Error  *struct{ Message string }
 			Result struct {
 				RequestState string
 				Meta         map[string]map[string]any `json:"_meta"`
@@ -314,6 +315,9 @@ func TestStateOfAnotherToken_P9(t *testing.T) {
 			t.Fatalf("%v: %s", err, text)
 		}
 		code, _ = m.Result.Meta[metaError]["code"].(string)
+		if m.Error != nil {
+			code = m.Error.Message
+		}
 		return code, m.Result.RequestState
 	}
 	_, state := call("one", "")
@@ -321,7 +325,7 @@ func TestStateOfAnotherToken_P9(t *testing.T) {
 	if state == "" {
 		t.Fatal("not asked")
 	}
-	if code, _ := call("two", retry); code != "approval_denied" {
+	if code, _ := call("two", retry); code != errForged.Message {
 		t.Errorf("the other token: %q", code)
 	}
 	if code, _ := call("one", retry); code != "" {

@@ -21,6 +21,9 @@ import (
 const serveEnv = "BELAY_TEST_SERVE_MCP"
 
 func TestMain(m *testing.M) {
+	if conformanceMain() {
+		os.Exit(0)
+	}
 	if os.Getenv(serveEnv) != "" {
 		signal.Ignore(syscall.SIGPIPE) // as the program does
 		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

@@ -116,8 +116,11 @@ func (f *face) request(p *sdk.CallToolParamsRaw) *call {
 func (f *face) call(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 	c := ctx.Value(callKey{}).(*call)
 	end := every(ctx, f.config.beat, req.Session, req.Params.GetProgressToken())
-	a, q := f.outcome(ctx, c, req)
+	a, q, err := f.outcome(ctx, c, req)
 	end()
+	if err != nil {
+		return nil, err
+	}
 	if q != nil {
 		return &sdk.CallToolResult{InputRequests: sdk.InputRequestMap{questionID: q.params}, RequestState: q.state}, nil
 	}
@@ -128,22 +131,27 @@ func (f *face) call(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallToo
 	return a.standIn(), nil
 }
 
-// outcome is an answer, or the question that has to be answered first.
-func (f *face) outcome(ctx context.Context, c *call, req *sdk.CallToolRequest) (*answer, *question) {
+// outcome is an answer, or the question that has to be answered first. The error is one
+// of the request, not of the call.
+func (f *face) outcome(ctx context.Context, c *call, req *sdk.CallToolRequest) (*answer, *question, error) {
 	d, known := f.tools[c.tool]
 	if !known {
-		return failed(tool.NewError(tool.UnknownTool)), nil
+		return failed(tool.NewError(tool.UnknownTool)), nil, nil
 	}
 	if e := refuseHidden(d, c.arguments); e != nil {
-		return failed(e), nil
+		return failed(e), nil, nil
 	}
 	can := eraOf(req)
 	if req.Params.RequestState != "" {
-		e, no := f.desk.resume(req.Params, d.Name, c.arguments, can == modern)
-		if no != nil {
-			return failed(no), nil
+		e, err := f.desk.resume(req.Params, d.Name, c.arguments, can == modern)
+		if err == errForged {
+			return nil, nil, err
 		}
-		return e.attend(ctx)
+		if err != nil {
+			return failed(own(err, d.Effect)), nil, nil
+		}
+		a, q := e.attend(ctx)
+		return a, q, nil
 	}
 	name := ""
 	if info := req.ClientInfo(); info != nil {
@@ -153,11 +161,12 @@ func (f *face) outcome(ctx context.Context, c *call, req *sdk.CallToolRequest) (
 	call := tool.Call{ID: string(c.id), Name: d.Name, Args: args}
 	switch can {
 	case legacy:
-		return f.run(ctx, coding.Caller{Asker: dialog{req.Session}}, d, call), nil
+		return f.run(ctx, coding.Caller{Asker: dialog{req.Session}}, d, call), nil, nil
 	case modern:
-		return f.send(d, call, c.arguments).attend(ctx)
+		a, q := f.send(d, call, c.arguments).attend(ctx)
+		return a, q, nil
 	}
-	return f.run(ctx, coding.Caller{}, d, call), nil
+	return f.run(ctx, coding.Caller{}, d, call), nil, nil
 }
 
 // send starts a call that can outlive its request.
