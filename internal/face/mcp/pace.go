@@ -65,6 +65,13 @@ func paceOf(client string) pace {
 	return unknown
 }
 
+// hasPace tells whether it matters for a tool who the client is, which is not free to
+// know: the file tools need it never.
+func hasPace(d tool.Definition) bool {
+	_, waits := waits[d.Name]
+	return waits || d.Replay == tool.Unsafe || d.Name == "exec_output"
+}
+
 // paced is the arguments of a call as the client can take its result: a wait that
 // ends in time, with what it has then, and as much output as is shown. longest, if it
 // is not 0, takes the place of the client's own. What is no object is left to the tool

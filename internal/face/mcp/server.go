@@ -153,11 +153,14 @@ func (f *face) outcome(ctx context.Context, c *call, req *sdk.CallToolRequest) (
 		a, q := e.attend(ctx)
 		return a, q, nil
 	}
-	name := ""
-	if info := req.ClientInfo(); info != nil {
-		name = info.Name
+	args := c.arguments
+	if hasPace(d) {
+		name := ""
+		if info := req.ClientInfo(); info != nil {
+			name = info.Name
+		}
+		args = paced(d, args, paceOf(name), req.Params.GetProgressToken() != nil, f.config.MaxWait)
 	}
-	args := paced(d, c.arguments, paceOf(name), req.Params.GetProgressToken() != nil, f.config.MaxWait)
 	call := tool.Call{ID: string(c.id), Name: d.Name, Args: args}
 	switch can {
 	case legacy:
