@@ -61,7 +61,7 @@ func New(c Config) (*Suite, error) {
 		MaxPageBytes: c.Limits.MaxPageBytes, MaxFileBytes: c.Limits.MaxFileBytes, Protect: c.Protect,
 	})
 	if err != nil {
-		return nil, &ConfigError{Setting: "root", Expects: "a directory that exists and can be opened"}
+		return nil, &ConfigError{Setting: "root", Expects: "a directory that exists and can be opened, not " + c.Root}
 	}
 	table, err := jobs.New(jobs.Limits{
 		MaxSessions: c.Limits.MaxSessions, MaxFinished: c.Limits.MaxFinished, TailBytes: c.Limits.TailBytes,
@@ -102,6 +102,16 @@ func RunKeeper(stdin io.Reader) { proc.RunKeeper(stdin) }
 
 // Root is the resolved absolute path of the worktree.
 func (s *Suite) Root() string { return s.tree.Root() }
+
+// Running lists the IDs of the sessions that run.
+func (s *Suite) Running() (ids []string) {
+	for _, j := range s.table.Jobs() {
+		if j.Status().State == jobs.Running {
+			ids = append(ids, j.ID())
+		}
+	}
+	return ids
+}
 
 // A Caller is who makes a call. The zero value is nobody who could be told or
 // asked anything.

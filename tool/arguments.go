@@ -25,6 +25,7 @@ type Arguments struct {
 	values map[string]json.RawMessage
 	asked  []string
 	err    *Error
+	told   bool // err names what is unknown too
 }
 
 // ParseArguments takes the raw JSON of a call. Nothing at all counts as {}, and so
@@ -73,17 +74,20 @@ func parse(raw json.RawMessage, prefix string) *Arguments {
 // Err is the first thing that was wrong, or nil. What nobody asked for by now is
 // unknown.
 func (a *Arguments) Err() error {
-	if a.err == nil {
-		var unknown []string
-		for name := range a.values {
-			if !slices.Contains(a.asked, name) {
-				unknown = append(unknown, name)
-			}
+	var unknown []string
+	for name := range a.values {
+		if !slices.Contains(a.asked, name) {
+			unknown = append(unknown, cutName(name))
 		}
-		if len(unknown) > 0 {
-			slices.Sort(unknown)
-			a.Fail(cutName(unknown[0]), "no such argument; known: "+strings.Join(a.asked, " "))
-		}
+	}
+	slices.Sort(unknown)
+	switch {
+	case len(unknown) == 0:
+	case a.err == nil:
+		a.Fail(unknown[0], "no such argument; known: "+strings.Join(a.asked, " "))
+	case !a.told && len(a.asked) > 0: // often the same mistake: a wrong name for what is missing
+		a.told = true
+		a.err.Facts = append(a.err.Facts, Fact{"unknown", strings.Join(unknown[:min(len(unknown), 10)], " ")}, Fact{"known", strings.Join(a.asked, " ")})
 	}
 	if a.err != nil {
 		return a.err

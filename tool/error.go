@@ -74,7 +74,7 @@ var contract = map[Code]struct {
 	Protected:           {Refused, "This place is protected from the file tools."},
 	Denied:              {Refused, "A guard denied this call."},
 	GuardFailed:         {Refused, "A guard could not decide, and is set to block then."},
-	ApprovalUnavailable: {Refused, "This needs the user's approval, and there is no way to ask here. Nothing was sent."},
+	ApprovalUnavailable: {Refused, "This needs the user's approval, and there is no way to ask here. Nothing was sent. exec_kill interrupts and ends without it."},
 	ApprovalDenied:      {Refused, "The user did not approve this. Nothing was sent."},
 	ApprovalTimeout:     {Refused, "The user did not answer in time. Nothing was sent."},
 	Cancelled:           {Refused, "The call was cancelled before anything happened."},

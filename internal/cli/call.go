@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 
 	"github.com/spf13/cobra"
 
@@ -65,6 +66,7 @@ func (p *program) oneCall(c *cobra.Command, call tool.Call, asJSON bool) error {
 		return err
 	}
 	result, callErr := suite.Call(c.Context(), coding.Caller{Asker: p.asker(), Notify: p.notify}, call)
+	running := suite.Running()
 	closeErr := suite.Close() // before anything is printed: its processes end when it returns
 
 	var e *tool.Error
@@ -76,7 +78,11 @@ func (p *program) oneCall(c *cobra.Command, call tool.Call, asJSON bool) error {
 	case e != nil:
 		_, err = fmt.Fprintln(p.err, e.Message())
 	default:
-		_, err = fmt.Fprintln(p.out, result.Text)
+		_, err = fmt.Fprintln(p.out, p.forScreen(result.Text))
+	}
+	if call.Name == "exec_command" && len(running) > 0 {
+		fmt.Fprintln(p.err, "belay: the command was still running after yield_time_ms, and was ended: call keeps nothing.\n"+
+			"Use shell with timeout_ms, or the MCP server.")
 	}
 	switch {
 	case e != nil:
@@ -85,6 +91,19 @@ func (p *program) oneCall(c *cobra.Command, call tool.Call, asJSON bool) error {
 		return err
 	}
 	return closeErr
+}
+
+// forScreen is a text as it is printed: as it is for a pipe, and without what would act
+// on a terminal for one, since the content of a file is anybody's.
+func (p *program) forScreen(text string) string {
+	f, ok := p.out.(*os.File)
+	if !ok {
+		return text
+	}
+	if info, err := f.Stat(); err != nil || info.Mode()&os.ModeCharDevice == 0 {
+		return text
+	}
+	return string(termtext.Clean([]byte(text)))
 }
 
 // notify shows a text on the terminal of the program and nowhere else: a model that

@@ -124,12 +124,17 @@ type stoppedBy struct{ signal os.Signal }
 
 func (s *stoppedBy) Error() string { return "stopped by " + s.signal.String() }
 
+const exitCodes = `
+
+Exit codes: 0 ok, 1 failed, 2 usage, 3 configuration, 5 refused, 6 uncertain,
+130 interrupted, 143 terminated. A command that fails is a result of call: 0.`
+
 func (p *program) command() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "belay",
 		Short: "Dependable hands for a coding agent",
 		Long: "belay gives a coding agent dependable hands: files that stay inside one worktree,\n" +
-			"processes that are owned from start to proven end, and the truth about every outcome.\n\n" + coding.SecurityWarning,
+			"processes that are owned from start to proven end, and the truth about every outcome.\n\n" + coding.SecurityWarning + exitCodes,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Version:       version,

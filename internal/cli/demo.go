@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -108,10 +109,13 @@ func (p *program) runDemo(ctx context.Context) (err error) {
 
 // call makes one tool call, shows it and its answer, and gives the result as data.
 func (d *demo) call(name string, args map[string]any) (map[string]any, error) {
-	raw, err := json.Marshal(args)
-	if err != nil {
+	var line bytes.Buffer
+	enc := json.NewEncoder(&line)
+	enc.SetEscapeHTML(false) // it is shown
+	if err := enc.Encode(args); err != nil {
 		return nil, err
 	}
+	raw := bytes.TrimSpace(line.Bytes())
 	fmt.Fprintf(d.out, "-> %s %s\n", name, raw)
 	result, err := d.suite.Call(d.ctx, coding.Caller{Asker: d.asker}, tool.Call{ID: "demo", Name: name, Args: raw})
 	var e *tool.Error

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"strings"
 	"unicode/utf8"
 
@@ -113,7 +114,13 @@ type commitData struct {
 func (p *replacePlan) Run(ctx context.Context, _ tool.Reporter) (tool.Result, error) {
 	c, err := p.tree.Commit(ctx, p.name, p.content, p.expect)
 	if err != nil {
-		return tool.Result{}, turn(err, p.tree, p.name)
+		err = turn(err, p.tree, p.name)
+		var e *tool.Error
+		if errors.As(err, &e) && e.Code == tool.NotFound && p.expect.Create {
+			// a create asks for no file: it is a folder that is missing
+			e.Facts = append(e.Facts, tool.Fact{Name: "hint", Value: "a folder on the way is missing; mkdirs: true makes it"})
+		}
+		return tool.Result{}, err
 	}
 	d := newCommitData(c)
 	return tool.Result{Text: d.header().Text(""), Data: d}, nil

@@ -21,8 +21,8 @@ const previewRunes = 160
 func (t *execCommand) Definition() tool.Definition {
 	return tool.Definition{
 		Name: "exec_command",
-		Description: "Run a command line with the user's shell. Waits up to yield_time_ms: a command that ends in that time gives its result, " +
-			"one that still runs gives a session to go on with: write_stdin polls it, exec_kill ends it.",
+		Description: "Run a command line with the user's shell. Gives its result, or after yield_time_ms a session: write_stdin polls it, exec_kill ends it. " +
+			"What the command leaves running is ended: run a server in the foreground, without & or nohup, and let it yield.",
 		Schema: json.RawMessage(`{
 	"type": "object",
 	"properties": {

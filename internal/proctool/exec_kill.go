@@ -14,9 +14,8 @@ type execKill struct{ *Config }
 
 func (t *execKill) Definition() tool.Definition {
 	return tool.Definition{
-		Name: "exec_kill",
-		Description: "End a session with all it started: signal first, SIGKILL after grace_ms. Returns when it is gone, with its last output. " +
-			"An ended session stays as it is.",
+		Name:        "exec_kill",
+		Description: "End a session with all it started: signal first, SIGKILL after grace_ms. Returns when it is gone, with its last output.",
 		Schema: json.RawMessage(`{
 	"type": "object",
 	"properties": {

@@ -16,7 +16,7 @@ type execList struct{ *Config }
 func (t *execList) Definition() tool.Definition {
 	return tool.Definition{
 		Name:        "exec_list",
-		Description: "List the sessions: those that run, then those that ended, the newest first. Consumes nothing.",
+		Description: "List the sessions: those that run, then those that ended, the newest first.",
 		Schema:      json.RawMessage(`{"type": "object", "properties": {}, "additionalProperties": false}`),
 		Effect:      tool.ReadOnly, Replay: tool.Safe,
 	}

@@ -23,7 +23,7 @@ func (t *execWait) Definition() tool.Definition {
 	"type": "object",
 	"properties": {
 		"session_ids": {"type": "array", "items": {"type": "string"}, "minItems": 1, "description": "default: all that run"},
-		"until": {"type": "string", "enum": ["any", "all", "output"]},
+		"until": {"type": "string", "enum": ["any", "all", "output"], "description": "default any"},
 		"timeout_ms": {"type": "integer", "minimum": 0, "maximum": 300000, "description": "default 60000; 0 only looks"},
 		"max_output_tokens": {"type": "integer", "minimum": 1, "maximum": 11250, "description": "for all together; default 6000"}
 	},

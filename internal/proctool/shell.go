@@ -21,15 +21,15 @@ type shell struct{ *Config }
 func (t *shell) Definition() tool.Definition {
 	return tool.Definition{
 		Name: "shell",
-		Description: "Run one program to its end, without a shell in between (argv, e.g. [\"go\",\"test\",\"./...\"]). " +
-			"Standard input is empty unless stdin is given. What it leaves running is ended. For shell syntax or long work use exec_command.",
+		Description: "Run one program to its end, without a shell in between (argv, e.g. [\"go\",\"vet\",\"./...\"]), with few environment variables. " +
+			"What it leaves running is ended. For shell syntax, or more than a minute, use exec_command.",
 		Schema: json.RawMessage(`{
 	"type": "object",
 	"properties": {
 		"argv": {"type": "array", "items": {"type": "string"}, "minItems": 1, "description": "program and arguments"},
 		"workdir": {"type": "string", "description": "relative to the root (default .)"},
-		"timeout_ms": {"type": "integer", "minimum": 1, "maximum": 1800000, "description": "default 120000"},
-		"stdin": {"type": "string", "description": "input, then end of file"},
+		"timeout_ms": {"type": "integer", "minimum": 1, "maximum": 1800000, "description": "default 120000, at most 1800000"},
+		"stdin": {"type": "string", "description": "input (default none), then end of file"},
 		"max_output_tokens": {"type": "integer", "minimum": 1, "maximum": 11250, "description": "default 6000"}
 	},
 	"required": ["argv"],
