@@ -137,11 +137,12 @@ type raw struct {
 	cmd   *exec.Cmd
 	in    io.WriteCloser
 	lines chan string // what came on standard output, closed at its end
+	hold  chan chan struct{}
 }
 
 func rawClient(t *testing.T, args ...string) *raw {
 	t.Helper()
-	r := &raw{t: t, cmd: belay(t, append([]string{"mcp"}, args...)...), lines: make(chan string, 100)}
+	r := &raw{t: t, cmd: belay(t, append([]string{"mcp"}, args...)...), lines: make(chan string, 100), hold: make(chan chan struct{}, 1)}
 	var err error
 	if r.in, err = r.cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
@@ -155,7 +156,12 @@ func rawClient(t *testing.T, args ...string) *raw {
 	}
 	go func() {
 		defer close(r.lines)
-		for s := bufio.NewReader(out); ; {
+		for s := bufio.NewReaderSize(out, 1<<10); ; {
+			select {
+			case until := <-r.hold: // the reader of standard output is somewhere else
+				<-until
+			default:
+			}
 			line, err := s.ReadString('\n')
 			if line != "" {
 				r.lines <- line
@@ -310,4 +316,39 @@ func TestStandardOutputIsProtocolOnly(t *testing.T) {
 	if err := r.cmd.Wait(); err != nil {
 		t.Error(err)
 	}
+}
+
+// P4: a client that stops reading, sends a line that is no message and goes away,
+// ends the server and its children like any other.
+func TestAClientThatDoesNotReadHoldsNothing(t *testing.T) {
+	t.Parallel()
+	r := rawClient(t)
+	child := r.start(false)
+	unread := make(chan struct{})
+	r.hold <- unread // from here on nobody reads standard output
+	if err := os.WriteFile(filepath.Join(r.cmd.Dir, "big"), make([]byte, 256<<10), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 8 {
+		r.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"read","arguments":{"path":"big","limit":262144}}}`, 100+i))
+	}
+	time.Sleep(200 * time.Millisecond) // the answers fill the pipe
+	for range 100 {
+		r.send(`garbage`)
+	}
+	r.in.Close()
+	ended := make(chan struct{})
+	go func() {
+		r.cmd.Process.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-time.After(20 * time.Second): // against a hang only
+		t.Error("the server lives on")
+	}
+	if running(child) {
+		t.Error("a child lives on")
+	}
+	close(unread)
 }
