@@ -144,6 +144,38 @@ func FuzzInstallKeepsTheRest(f *testing.F) {
 	})
 }
 
+// The same for TOML. Where the file had no table of ours, all that it had stays in front.
+func FuzzInstallKeepsTheRestOfTOML(f *testing.F) {
+	for _, seed := range []string{"", "a = 1", "[x]\r\na = [\n'b', # c\n]\r\n", "a = \"\"\"\n[mcp_servers.belay]\n\"\"\"\n", "[mcp_servers.belay]\nargs=[]\n[x]", "[mcp_servers.belay]\ncommand = 'x' # y\n"} {
+		f.Add([]byte(seed))
+	}
+	s := server{"/x", []string{"mcp"}}
+	f.Fuzz(func(t *testing.T, in []byte) {
+		if len(in) > 10_000 {
+			return
+		}
+		out, err := inTOML(bytes.Clone(in), s)
+		if err != nil {
+			return
+		}
+		is, err := scanTOML(out)
+		if err != nil || is.table < 0 {
+			t.Fatalf("%q became %q: %v", in, out, err)
+		}
+		for _, e := range []entry{{"command", `"/x"`}, {"args", `["mcp"]`}} {
+			if at, ok := is.values[e.key]; !ok || !tomlSame(out[at.from:at.to], e.value) {
+				t.Errorf("%q became %q", in, out)
+			}
+		}
+		if was, err := scanTOML(in); err == nil && was.table < 0 && !bytes.HasPrefix(out, in) {
+			t.Errorf("%q lost something: %q", in, out)
+		}
+		if again, err := inTOML(bytes.Clone(out), s); err != nil || !bytes.Equal(again, out) {
+			t.Errorf("the second time (%v): %q became %q", err, out, again)
+		}
+	})
+}
+
 // On disk: a dry run changes nothing, a write keeps the mode and follows the user's link,
 // and a file that changed meanwhile is left alone.
 func TestInstallOnDisk(t *testing.T) {
