@@ -58,9 +58,19 @@ if ! command -v wine >/dev/null || ! command -v x86_64-w64-mingw32-gcc >/dev/nul
 fi
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/belay-wine.XXXXXX") || exit 1
-export WINEPREFIX=$work/prefix WINEDEBUG=-all WINEARCH=win64 DISPLAY=
+export WINEPREFIX=$work/prefix WINEDEBUG=-all WINEARCH=win64 DISPLAY= TMPDIR=$work
 # The server of this prefix, and with it what still runs in it, ends before its files go.
-trap 'timeout 20 wineserver -k 2>/dev/null; timeout 20 wineserver -w 2>/dev/null; rm -rf "$work"' EXIT
+# A process that was just being made does not listen to the server, and is ended after it.
+clean() {
+	local file
+	timeout 20 wineserver -k 2>/dev/null
+	timeout 20 wineserver -w 2>/dev/null
+	for file in $(grep -lsz "^WINEPREFIX=$WINEPREFIX\$" /proc/[0-9]*/environ); do
+		kill -KILL "${file//[!0-9]/}" 2>/dev/null # the grep itself is gone
+	done
+	rm -rf "$work"
+}
+trap clean EXIT
 trap 'exit 130' INT TERM HUP
 
 timeout 120 wine wineboot -i >"$work/boot.log" 2>&1 || {
@@ -135,5 +145,49 @@ for pkg in "${packages[@]}"; do
 	fi
 	passed_all=$((passed_all + passed)) skipped_all=$((skipped_all + skipped))
 done
+# The program itself, without a package named: files, commands, and a server.
+# expect STATUS TEXT ARGUMENTS…: the exit status, and a line of the output.
+expect() {
+	local rc want=$1 text=$2
+	shift 2
+	(cd "$work/root" && timeout -k 10 60 wine "$work/bin/belay.exe" "$@") >"$work/out" 2>"$work/err"
+	rc=$?
+	[ "$rc" = "$want" ] && cat "$work/out" "$work/err" | grep -F -- "$text" >/dev/null && return
+	echo "belay $*: exit $rc, not $want, or no line with: $text"
+	cat "$work/out" "$work/err"
+	failed=1
+}
+if [ $# = 0 ]; then
+	start=$SECONDS
+	CGO_ENABLED=0 GOOS=windows GOARCH=amd64 go build -overlay "$work/overlay.json" -o "$work/bin/belay.exe" ./cmd/belay || exit 1
+	mkdir "$work/root"
+	expect 0 windows/amd64 version
+	expect 0 "created=true committed=true" call replace '{"path":"sub/f","content":"one\n","create":true,"mkdirs":true}'
+	one=$(printf 'one\n' | sha256sum | cut -d' ' -f1)
+	expect 0 "sha256=$one" call read '{"path":"sub\\f"}'
+	expect 0 "+two" call edit '{"path":"sub/f","expected_sha256":"'"$one"'","edits":[{"old_text":"one","new_text":"two"}]}'
+	expect 5 stale: call replace '{"path":"sub/f","content":"three","expected_sha256":"'"$one"'"}'
+	expect 5 outside_root: call read '{"path":"../out"}'
+	expect 5 "reserves for devices" call read '{"path":"sub/nul.txt"}'
+	expect 0 "status=exited exit_code=3" call shell '{"argv":["cmd","/d","/c","echo a b& exit 3"]}'
+	expect 0 "status=timed_out" call shell '{"argv":["ping","-n","60","127.0.0.1"],"timeout_ms":500}'
+	expect 0 "sub" call exec_command '{"cmd":"dir /b","shell":"cmd"}'
+	expect 0 '"output":"over mcp\n"' mcp < <(
+		printf '%s\n' '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"wine","version":"1"}}}' \
+			'{"jsonrpc":"2.0","method":"notifications/initialized"}' \
+			'{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"exec_command","arguments":{"cmd":"echo over mcp","shell":"cmd"}}}'
+		# The end of the input ends the server: wait for the answer.
+		for _ in {1..100}; do
+			grep -q '"id":2' "$work/out" && break
+			sleep 0.2
+		done
+	)
+	[ "$(cat "$work/root/sub/f")" = two ] && [ "$(ls -A "$work/root" "$work/root/sub" | tr '\n' ' ')" = "$work/root: sub  $work/root/sub: f " ] || {
+		echo "the tree is not what it has to be:"
+		ls -lAR "$work/root"
+		failed=1
+	}
+	[ $failed = 1 ] || echo "ok   belay.exe ($((SECONDS - start)) s)"
+fi
 echo "$version: $passed_all tests passed, $skipped_all not shown, $SECONDS s"
 exit $failed
