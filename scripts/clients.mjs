@@ -34,12 +34,12 @@ const steps = [
 	["a stale replace", "replace", () => ({ path: "a.txt", content: "x", expected_sha256: sha256("x") }), has("stale: ", `current_sha256=${sha256("third\n")}`)],
 	["an edit", "edit", () => ({ path: "a.txt", expected_sha256: sha256("third\n"), edits: [{ old_text: "third", new_text: "3rd" }] }), has("committed=true", "+3rd")],
 	["a command that fails", "shell", () => ({ argv: ["sh", "-c", "echo out; echo err >&2; exit 3"] }), has("exit_code=3", "out", "err")],
-	["a session", "exec_command", () => ({ cmd: "echo started; sleep 2; echo done", yield_time_ms: 500 }), (text) => {
+	["a session", "exec_command", () => ({ cmd: "echo started; sleep 8; echo done", yield_time_ms: 500 }), (text) => {
 		session = /session=([a-z0-9_]+)/.exec(text)?.[1] ?? "";
 		return session !== "" && has("status=running", "started")(text);
 	}],
 	["input that nobody approves", "write_stdin", () => ({ session_id: session, chars: "x" }), has(/approval_(denied|unavailable): |requires? .*(approval|permission)|reject|cancel/i)],
-	["a wait to the end", "exec_wait", () => ({ session_ids: [session], timeout_ms: 20000 }), has("timed_out=false", `session=${session}`, "exit_code=0", "done")],
+	["a wait to the end", "exec_wait", () => ({ session_ids: [session], timeout_ms: 40000 }), has("timed_out=false", `session=${session}`, "exit_code=0", "done")],
 	["its output again", "exec_output", () => ({ session_id: session }), has("started\ndone")],
 	// opencode cuts at 2,000 lines as well, which nobody can know beforehand: these are fewer
 	["a long output, whole or with its cut told", "shell", () => ({ argv: ["sh", "-c", "i=0; while [ $i -lt 2000 ]; do echo line $i ............................................; i=$((i+1)); done"] }),

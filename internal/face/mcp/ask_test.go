@@ -478,7 +478,7 @@ func TestParkedIsBounded(t *testing.T) {
 		}
 	}
 	if r := u.outcome(u.request("edit", `{}`, "", elicits)); r.code != "approval_unavailable" {
-		t.Errorf("over the bound: %s", r.text)
+		t.Fatalf("over the bound: %s", r.text)
 	}
 	<-ended
 	p.in.Close()
