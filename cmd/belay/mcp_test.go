@@ -352,3 +352,48 @@ func TestAClientThatDoesNotReadHoldsNothing(t *testing.T) {
 	}
 	close(unread)
 }
+
+// P4: a keeper that was lost is replaced with the next command, and is told of what
+// runs since before.
+func TestALostKeeperIsReplaced(t *testing.T) {
+	t.Parallel()
+	if _, err := os.Stat("/proc/self/stat"); err != nil {
+		t.Skip("no /proc to find the keeper in")
+	}
+	r := rawClient(t)
+	child := r.start(false)
+	keeper := 0
+	list, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, file := range list {
+		stat, _ := os.ReadFile(file)
+		_, rest, _ := strings.Cut(string(stat), ") ")
+		args, _ := os.ReadFile(filepath.Dir(file) + "/cmdline")
+		if f := strings.Fields(rest); len(f) > 1 && f[1] == strconv.Itoa(r.cmd.Process.Pid) && strings.HasSuffix(string(args), "\x00keeper\x00") {
+			keeper, _ = strconv.Atoi(filepath.Base(filepath.Dir(file)))
+		}
+	}
+	if keeper == 0 {
+		t.Fatal("no keeper")
+	}
+	lost, err := os.FindProcess(keeper)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := lost.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; running(keeper) && i < 500; i++ {
+		time.Sleep(10 * time.Millisecond)
+	}
+	time.Sleep(50 * time.Millisecond) // its end is seen
+	r.send(`{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"exec_command","arguments":{"cmd":"true"}}}`)
+	r.answer(5)
+	r.cmd.Process.Kill()
+	r.cmd.Wait()
+	for i := 0; running(child) && i < 500; i++ {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if running(child) {
+		t.Error("a child lives on")
+	}
+}

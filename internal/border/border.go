@@ -58,7 +58,8 @@ func Error(err error, at Place) error {
 	case errors.As(err, &block):
 		return tool.NewError(tool.GuardFailed, fact("reason", block.Explain()))
 	case errors.As(err, &log):
-		return tool.NewError(tool.WriteFailed, fact("what", "journal"), fact("reason", journalReason(log.Reason)))
+		// the call was not started: a refusal
+		return tool.NewError(tool.Limit, fact("what", "journal: "+journalReason(log.Reason)))
 	case errors.Is(err, approve.ErrUnavailable):
 		return tool.NewError(tool.ApprovalUnavailable)
 	case errors.Is(err, approve.ErrDenied):

@@ -127,6 +127,18 @@ func (k *Keeper) Close() {
 	}
 }
 
+// Keep tells another keeper of a program that runs, in place of one that was lost.
+func (p *Proc) Keep(k *Keeper) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.gone { // its end is told by whoever cleans up, who reads keeper from here on
+		return
+	}
+	p.keeper = k
+	k.expect(p.mark)
+	k.add(p.pid)
+}
+
 // expect announces a program: it may be running when we get to tell its number.
 func (k *Keeper) expect(mark string) {
 	if mark != "" {

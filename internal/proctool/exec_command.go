@@ -15,6 +15,9 @@ import (
 
 type execCommand struct{ *Config }
 
+// maxShell is longer than any path that a system takes.
+const maxShell = 4096
+
 // previewRunes bounds the preview of a command (U2).
 const previewRunes = 160
 
@@ -68,7 +71,7 @@ func (t *execCommand) Prepare(_ context.Context, call tool.Call) (tool.Plan, err
 		in.Fail("cmd", "a command line that is not empty")
 	case strings.IndexByte(p.line, 0) >= 0:
 		in.Fail("cmd", "a command line without NUL")
-	case p.shell == "" || strings.IndexByte(p.shell, 0) >= 0:
+	case p.shell == "" || len(p.shell) > maxShell || strings.IndexByte(p.shell, 0) >= 0:
 		in.Fail("shell", "the name or the path of a shell")
 	case p.tty == nil && in.Has("cols"):
 		in.Fail("cols", "to be given only with tty: true")

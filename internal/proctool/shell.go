@@ -164,7 +164,7 @@ func (p *shellPlan) Run(ctx context.Context, _ tool.Reporter) (tool.Result, erro
 	errBudget := budget - min(budget/2, int(min(streams[0].kept.Total(), int64(budget))))
 	d.Stderr, d.StderrOmitted = streams[1].text(errBudget)
 	d.Stdout, d.StdoutOmitted = streams[0].text(budget - len(d.Stderr))
-	d.StdoutBytes, d.StderrBytes = streams[0].bytes, streams[1].bytes
+	d.StdoutBytes, d.StderrBytes = streams[0].kept.Total(), streams[1].kept.Total()
 
 	return tool.Result{Text: d.text(p.timeout), Data: d}, nil
 }
@@ -215,14 +215,12 @@ type stream struct {
 	mu      sync.Mutex // the reader of the stream writes, Run reads after Done
 	decoder termtext.Decoder
 	kept    *capture.HeadTail // decoded
-	bytes   int64             // as they came
 	scratch []byte
 }
 
 func (s *stream) write(p []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.bytes += int64(len(p))
 	text := s.decoder.Decode(s.scratch, p)
 	s.kept.Write(text)
 	if len(text) > 0 && &text[0] != &p[0] {
