@@ -25,7 +25,7 @@ const module = "github.com/belayhq/belay"
 // floors lists every package of the module. A package imports only lower floors, and
 // on its own floor what besides allows.
 var floors = [][]string{
-	0: {"tool", "internal/termtext", "internal/capture", "internal/textedit", "internal/delivery"},
+	0: {"tool", "internal/jsontext", "internal/termtext", "internal/capture", "internal/textedit", "internal/delivery"},
 	1: {"internal/worktree", "internal/proc", "internal/spool", "internal/journal"},
 	2: {"internal/jobs", "guard", "approve"},
 	3: {"internal/border", "internal/filetool", "internal/proctool", "internal/dispatch"},
@@ -39,6 +39,7 @@ var floors = [][]string{
 
 // besides are the imports inside a floor.
 var besides = map[string][]string{
+	"tool":                          {"internal/jsontext"},
 	"internal/filetool":             {"internal/border"},
 	"internal/proctool":             {"internal/border"},
 	"internal/dispatch":             {"internal/border"},
@@ -92,6 +93,11 @@ var onlyHere = []struct {
 		what:    "the Anthropic SDK",
 		imports: []string{"github.com/anthropics"},
 		homes:   []string{"internal/host/model/anthropic"},
+	},
+	{
+		what:    "JSON with comments",
+		imports: []string{"github.com/tailscale/hujson"},
+		homes:   []string{"internal/cli"},
 	},
 	{
 		// With the usual ways to a standard stream that do not say so. In mcp a

@@ -30,7 +30,7 @@ import (
 //	SH-13         which signals go to which numbers is seen in proc only: its tests hold it
 //	SH-14         nothing is stored between runs: no record to be wrong (B6)
 //	SH-18         in a test of its own below: the whole process needs a terminal
-//	SE-13 SE-17 SE-19 SE-20 SE-22 SE-23 SH-43
+//	SE-13 SE-17 SE-19 SE-20 SE-22 SE-23, and the end of file in SH-43
 //	              input to a process needs the user's yes, and there is nobody to ask yet; what the
 //	              writes themselves do is tested in proc
 //	SE-26         belay answers no terminal query: that would be input nobody approved
@@ -219,6 +219,20 @@ var processCases = map[string]func(c *processCase){
 			}
 		}
 	},
+	"SH-43": func(c *processCase) {
+		for range 3 {
+			c.start("exec cat", "stdin", "open", "yield_time_ms", 250)
+			c.start("exec sleep 30043", "tty", true, "yield_time_ms", 250)
+		}
+		if _, err := os.Stat("/proc/self/fd"); err != nil {
+			c.t.Skip("no /proc to count with")
+		}
+		for what, text := range map[string]string{"shell": c.sh("ls /proc/self/fd | wc -l").str("stdout"), "exec_command": c.start("ls /proc/self/fd | wc -l").str("output")} {
+			if strings.TrimSpace(text) != "4" { // its three, and the directory that ls reads
+				c.t.Errorf("%s: a child has %s descriptors", what, strings.TrimSpace(text))
+			}
+		}
+	},
 	"SH-44": func(c *processCase) {
 		for range 100 {
 			c.sh("(true &); true")
@@ -306,7 +320,8 @@ var processCases = map[string]func(c *processCase){
 		}
 	},
 	"SE-11": func(c *processCase) {
-		a := c.start("sleep 0.3; echo bye; exit 3", "yield_time_ms", 250)
+		a := c.start("while [ ! -e go ]; do sleep 0.01; done; echo bye; exit 3", "yield_time_ms", 250)
+		os.WriteFile(filepath.Join(c.root, "go"), nil, 0o600)
 		c.is("first", c.ends(a.id()), "status", "exited", "exit_code", 3, "output", "bye\n")
 		c.is("second", c.do("write_stdin", m{"session_id": a.id()}), "status", "exited", "exit_code", 3, "output", "")
 	},

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/belayhq/belay/guard"
@@ -113,6 +114,11 @@ func (c *Config) fill() error {
 		case proctool.Allowlist, proctool.Inherit:
 		default:
 			return &ConfigError{p.name, "allowlist or inherit"}
+		}
+	}
+	for name, value := range c.Env.Set {
+		if name == "" || strings.ContainsAny(name, "=\x00") || strings.ContainsRune(value, 0) {
+			return &ConfigError{"env.set", "names without = and NUL, and values without NUL"}
 		}
 	}
 	if c.Env.Allow == nil {

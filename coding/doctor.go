@@ -2,13 +2,12 @@ package coding
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"os"
 	"runtime"
 
 	"github.com/belayhq/belay/internal/proc"
-	"github.com/belayhq/belay/tool"
+	"github.com/belayhq/belay/internal/proctool"
 )
 
 // A Report says what is in force and what is missing. It holds no file content,
@@ -41,13 +40,12 @@ func (s *Suite) Doctor(ctx context.Context) Report {
 	shell, err := proc.Look(s.config.Shell, s.Root(), s.config.Environ)
 	if err == nil {
 		r.Shell = shell
+		err = s.probe(ctx, shell, nil)
 	}
-	var refused *tool.Error
-	if _, err := s.probe(ctx, `{"cmd":"exit 0"}`); errors.As(err, &refused) {
-		r.Missing = append(r.Missing, "a shell that can be started: "+refused.Message())
+	if err != nil {
+		r.Missing = append(r.Missing, "a shell that can be started")
 	}
-	_, err = s.probe(ctx, `{"cmd":"exit 0","tty":true}`)
-	r.PTY = err == nil
+	r.PTY = err == nil && s.probe(ctx, shell, &proc.Size{Cols: 80, Rows: 24}) == nil
 	r.Keeper = s.table.Kept()
 	if f, err := os.CreateTemp("", "belay-doctor-*"); err != nil {
 		r.Missing = append(r.Missing, "a temporary directory that can be written to")
@@ -58,6 +56,23 @@ func (s *Suite) Doctor(ctx context.Context) Report {
 	return r
 }
 
-func (s *Suite) probe(ctx context.Context, args string) (tool.Result, error) {
-	return s.Call(ctx, Caller{}, tool.Call{ID: "doctor", Name: "exec_command", Args: json.RawMessage(args)})
+// probe starts the shell and sees it end.
+func (s *Suite) probe(ctx context.Context, shell string, tty *proc.Size) error {
+	p, err := s.table.Launch(ctx, proc.Spec{
+		Path: shell, Argv: proctool.ShellArgv(s.config.Shell, "exit 0", false), Env: s.config.Environ, Dir: s.Root(), TTY: tty,
+	})
+	if err != nil {
+		return err
+	}
+	select {
+	case <-p.Done():
+	case <-ctx.Done():
+		p.End(proc.KILL, 0)
+		<-p.Done()
+		return ctx.Err()
+	}
+	if exit := p.Exit(); exit.Code != 0 {
+		return errors.New("the shell fails")
+	}
+	return nil
 }

@@ -2,6 +2,7 @@ package coding
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -154,11 +155,17 @@ func TestGitAppliesTheDiff(t *testing.T) {
 		"CRLF":             {"f", "a\r\nb\r\n", "b", "c"},
 		"odd name":         {"dir/a b\"c\té.txt", "a\n", "a", "b"},
 		"emptied":          {"f", "a\n", "a\n", ""},
+		"through a link":   {"link/f", "a\n", "a", "b"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := on(t, map[string]string{c.file: c.before})
-			_, data, e := do(t, s, "edit", map[string]any{"path": c.file, "expected_sha256": digest(t, s, c.file), "edits": []pair{{"old_text": c.old, "new_text": c.new}}})
+			s := on(t, map[string]string{"real/": "", "link": "=> real"})
+			// git knows a file by its own place, whichever way it was named
+			name := filepath.Join(s.Root(), c.file)
+			if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(c.before), 0o644)); err != nil {
+				t.Fatal(err)
+			}
+			_, data, e := do(t, s, "edit", map[string]any{"path": filepath.Join(s.Root(), c.file), "expected_sha256": digest(t, s, c.file), "edits": []pair{{"old_text": c.old, "new_text": c.new}}})
 			if e != nil {
 				t.Fatal(e.Message())
 			}

@@ -79,6 +79,9 @@ func facts(t *testing.T, what string, data map[string]any, want map[string]any) 
 	t.Helper()
 	for name, value := range want {
 		got, ok := data[name]
+		if n, isNumber := got.(float64); isNumber && n == float64(int64(n)) {
+			got = int64(n) // large ones would be spelled with an exponent
+		}
 		if !ok || fmt.Sprint(got) != fmt.Sprint(value) {
 			t.Errorf("%s: %s is %v (there: %v), want %v", what, name, got, ok, value)
 		}
@@ -253,6 +256,7 @@ func TestLimitsAreInForce(t *testing.T) {
 		"limits.tail_bytes":       {Limits: Limits{TailBytes: 64001}},
 		"env.shell":               {Env: Env{Shell: "all"}},
 		"env.exec":                {Env: Env{Exec: "none"}},
+		"env.set":                 {Env: Env{Set: map[string]string{"A=B": "x"}}},
 	} {
 		c.Root = t.TempDir()
 		_, err := New(c)

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -41,6 +42,9 @@ func TestMain(tests *testing.M) {
 		os.Exit(1)
 	}
 	os.Setenv("TMPDIR", temp)
+	// A directory that the user of the tests may not look into hides what a name means.
+	path := slices.DeleteFunc(filepath.SplitList(os.Getenv("PATH")), func(d string) bool { _, err := os.Stat(d + "/."); return err != nil })
+	os.Setenv("PATH", strings.Join(path, string(filepath.ListSeparator)))
 	mark := fmt.Sprintf("BELAY_CODING_TESTS=%d", os.Getpid())
 	os.Setenv("BELAY_CODING_TESTS", strconv.Itoa(os.Getpid()))
 	before := descriptorsOpen()
@@ -329,12 +333,12 @@ var stubborn = map[string]string{
 // started, whatever it does about it, and each says what it was.
 func TestEveryEndEndsEverything(t *testing.T) {
 	t.Parallel()
-	const soon = 500 * time.Millisecond
+	const soon = time.Second
 	ends := map[string]func(y *yard, line string){
 		"timeout of shell": func(y *yard, line string) {
 			a := y.sh(line, "timeout_ms", soon.Milliseconds())
 			y.is("result", a, "status", "timed_out", "stdout", "up\n", "left_behind", "[]")
-			if !strings.Contains(a.text, "timeout_ms=500") {
+			if !strings.Contains(a.text, "timeout_ms=1000") {
 				y.t.Errorf("the limit is not told: %q", a.text)
 			}
 		},
@@ -427,7 +431,7 @@ func TestEscapedChildren(t *testing.T) {
 	if _, err := exec.LookPath("setsid"); err != nil {
 		t.Skip("no setsid")
 	}
-	const escape = "setsid sleep 300 & sleep 0.2; echo hi"
+	const escape = "setsid sleep 300 & sleep 0.4; echo hi"
 	y := newYard(t, nil)
 	named := func(what string, a answer) {
 		t.Helper()
@@ -546,11 +550,19 @@ func TestOutcomesAreToldApart(t *testing.T) {
 func TestLateTimeoutChangesNothing(t *testing.T) {
 	t.Parallel()
 	y := newYard(t, nil)
-	// The exit comes at once; its leftovers take the whole grace of 250 ms.
-	a := y.sh("(trap '' TERM; while :; do sleep 0.05; done) & echo hi; exit 6", "timeout_ms", 200)
-	y.is("shell", a, "status", "exited", "exit_code", 6, "stdout", "hi\n")
-	a = y.start("(trap '' TERM; while :; do sleep 0.05; done) & echo hi; exit 6", "timeout_ms", 200)
-	y.is("exec_command", a, "status", "exited", "exit_code", 6, "output", "hi\n")
+	// The exit comes at once; its leftovers take the whole grace of 250 ms, and the time
+	// is up meanwhile. On a busy machine it can be up before the exit: then it is tried again.
+	const line = "(trap '' TERM; while :; do sleep 0.05; done) & echo hi; exit 6"
+	for what, run := range map[string]func() answer{
+		"shell":        func() answer { return y.sh(line, "timeout_ms", 200) },
+		"exec_command": func() answer { return y.start(line, "timeout_ms", 200, "yield_time_ms", 30000) },
+	} {
+		a := run()
+		for n := 0; a.str("signal") == "TERM" && n < 20; n++ {
+			a = run()
+		}
+		y.is(what, a, "status", "exited", "exit_code", 6)
+	}
 }
 
 // S7: shell gets the allowlist, exec_command what the host has, neither the token.
@@ -596,7 +608,7 @@ func TestExecCommandYields(t *testing.T) {
 	if a.num("wall_ms") > 20_000 || len(a.raw.Ends) != 1 || a.raw.Ends[0] != a.id() {
 		t.Errorf("%q, ends %v", a.text, a.raw.Ends)
 	}
-	a = y.start("echo ready; read x; echo \"got $x\"; sleep 300", "yield_time_ms", 300)
+	a = y.start("echo ready; read x; echo \"got $x\"; sleep 300", "yield_time_ms", 1000)
 	y.is("a long one", a, "status", "running", "output", "ready\ngot \n")
 	if a.raw.Ends != nil {
 		t.Errorf("ends %v", a.raw.Ends)
@@ -653,7 +665,8 @@ func TestInputNeedsSomebodyToAsk(t *testing.T) {
 func TestCancelledWaitsConsumeNothing(t *testing.T) {
 	t.Parallel()
 	y := newYard(t, nil)
-	a := y.start("sleep 0.4; echo late; sleep 300", "yield_time_ms", 250)
+	a := y.start("while [ ! -e go ]; do sleep 0.01; done; echo late; sleep 300", "yield_time_ms", 250)
+	os.WriteFile(filepath.Join(y.root, "go"), nil, 0o600)
 	y.until("output", func() bool { return y.do("exec_output", m{"session_id": a.id()}).str("output") == "late\n" })
 	for name, args := range map[string]m{
 		"write_stdin": {"session_id": a.id(), "yield_time_ms": 300000},
@@ -742,6 +755,29 @@ func TestAllOutputCanBeReadByCursor(t *testing.T) {
 	if got.String() != want.String() {
 		t.Errorf("%d bytes of %d", got.Len(), want.Len())
 	}
+}
+
+// C6, P6, P7: what a session keeps can be lowered, not raised; a value out of range is named.
+func TestKeptOutputCanOnlyBeLowered(t *testing.T) {
+	t.Parallel()
+	for setting, l := range map[string][]Limits{
+		"limits.log_bytes_per_process": {{LogBytesPerProcess: 8<<20 + 1}, {LogBytesPerProcess: -1}},
+		"limits.log_bytes_total":       {{LogBytesTotal: 32<<20 + 1}, {LogBytesTotal: 10}},
+		"limits.tail_bytes":            {{TailBytes: 64_001}, {TailBytes: 1}},
+	} {
+		for _, limits := range l {
+			var e *ConfigError
+			if s, err := New(Config{Root: t.TempDir(), Limits: limits}); !errors.As(err, &e) || e.Setting != setting || s != nil {
+				t.Errorf("%+v: %v", limits, err)
+			}
+		}
+	}
+	y := newYard(t, func(c *Config) { c.Limits.TailBytes, c.Limits.LogBytesPerProcess = 2000, 3000 })
+	a := y.ends(y.start("seq 1 10000", "max_output_tokens", 100).id())
+	p := y.do("exec_output", m{"session_id": a.id(), "cursor": 2990, "max_output_tokens": 11250})
+	y.is("up to the gap", p, "cursor", 2990, "omitted_bytes", 0, "next_cursor", 3000)
+	p = y.do("exec_output", m{"session_id": a.id(), "cursor": 3000, "max_output_tokens": 11250})
+	y.is("behind the gap", p, "cursor", 46_894, "omitted_bytes", 43_894, "next_cursor", 48_894, "eof", true)
 }
 
 // C6: max_sessions counts the commands of both tools.

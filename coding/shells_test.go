@@ -50,7 +50,7 @@ func TestShells(t *testing.T) {
 			a = y.start("sleep 300 &\necho hi")
 			y.is("what it leaves", a, "status", "exited", "output", "hi\n")
 			y.gone("after the exit")
-			a = y.start("echo up; sleep 300; echo more", "yield_time_ms", 300)
+			a = y.start("echo up; sleep 300; echo more", "yield_time_ms", 1500)
 			y.is("a long one", a, "status", "running", "output", "up\n")
 			y.is("killed", y.do("exec_kill", m{"session_id": a.id()}), "status", "killed", "cleanup_completed", true)
 			y.gone("after the kill")

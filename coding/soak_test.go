@@ -23,7 +23,7 @@ import (
 // S2, S8, P4, P5, P6, P8: after thousands of commands that flood, fork, ignore
 // SIGTERM, close and hold their pipes, with random kills and cancellations, nothing
 // is left: no process, zombie, descriptor, goroutine or file; and every byte was
-// delivered, retained or counted as omitted. 300 commands and 40 sessions, or
+// delivered, retained or counted as omitted. 160 commands and 20 sessions, or
 // 10,000 and 200 with BELAY_TEST_LONG=1.
 //
 // It counts what the process holds, so it runs on its own.
@@ -31,7 +31,7 @@ func TestSoak(t *testing.T) {
 	if _, err := os.Stat("/proc/self/fd"); err != nil {
 		t.Skip("no /proc to count with")
 	}
-	commands, sessions := 300, 40
+	commands, sessions := 160, 20
 	if os.Getenv("BELAY_TEST_LONG") != "" {
 		commands, sessions = 10_000, 200
 	}

@@ -47,6 +47,8 @@ type Suite struct {
 	calls   sync.WaitGroup
 	mu      sync.Mutex // orders calls.Add before calls.Wait
 	closed  bool
+	ending  sync.Once
+	ended   error // of the end, set by ending
 }
 
 // New opens the root and makes the tools. Nothing is started. The error is a
@@ -59,7 +61,7 @@ func New(c Config) (*Suite, error) {
 		MaxPageBytes: c.Limits.MaxPageBytes, MaxFileBytes: c.Limits.MaxFileBytes, Protect: c.Protect,
 	})
 	if err != nil {
-		return nil, &ConfigError{Setting: "root", Expects: "a directory that exists and can be opened"}
+		return nil, &ConfigError{Setting: "root", Expects: "a directory that exists and can be opened, not " + c.Root}
 	}
 	table, err := jobs.New(jobs.Limits{
 		MaxSessions: c.Limits.MaxSessions, MaxFinished: c.Limits.MaxFinished, TailBytes: c.Limits.TailBytes,
@@ -100,6 +102,16 @@ func RunKeeper(stdin io.Reader) { proc.RunKeeper(stdin) }
 
 // Root is the resolved absolute path of the worktree.
 func (s *Suite) Root() string { return s.tree.Root() }
+
+// Running lists the IDs of the sessions that run.
+func (s *Suite) Running() (ids []string) {
+	for _, j := range s.table.Jobs() {
+		if j.Status().State == jobs.Running {
+			ids = append(ids, j.ID())
+		}
+	}
+	return ids
+}
 
 // A Caller is who makes a call. The zero value is nobody who could be told or
 // asked anything.
@@ -142,15 +154,17 @@ const closeTime = 5 * time.Second
 
 // Close refuses new calls, cancels those under way, ends every process (SIGTERM,
 // SIGKILL after 250 ms) and returns when all is gone, which takes 5 s at most. The
-// error says that it could not be seen that all is gone. It is idempotent.
+// error says that it could not be seen that all is gone. It is idempotent: a further
+// Close waits for the same end.
 func (s *Suite) Close() error {
 	s.mu.Lock()
-	again := s.closed
 	s.closed = true
 	s.mu.Unlock()
-	if again {
-		return nil
-	}
+	s.ending.Do(func() { s.ended = s.end() })
+	return s.ended
+}
+
+func (s *Suite) end() error {
 	s.shut()
 	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
 	defer cancel()

@@ -562,3 +562,14 @@ func TestKeptOutputIsBounded(t *testing.T) {
 	}
 	<-o.full
 }
+
+// BenchmarkCheck is what a guard adds to a start: mostly the start of the guard itself.
+func BenchmarkCheck(b *testing.B) {
+	c := &Command{external(b.TempDir(), "true")}
+	c.Block = true
+	for b.Loop() {
+		if _, err := c.Check(context.Background(), run); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

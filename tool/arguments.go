@@ -4,12 +4,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
 	"math"
 	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/belayhq/belay/internal/jsontext"
 )
 
 // Arguments reads the arguments of one call strictly. Ask for each argument once,
@@ -24,6 +25,7 @@ type Arguments struct {
 	values map[string]json.RawMessage
 	asked  []string
 	err    *Error
+	told   bool // err names what is unknown too
 }
 
 // ParseArguments takes the raw JSON of a call. Nothing at all counts as {}, and so
@@ -45,27 +47,26 @@ func parse(raw json.RawMessage, prefix string) *Arguments {
 		a.fail(Invalid(whole, "JSON in UTF-8"))
 		return a
 	}
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
+	w := jsontext.Walker{Text: raw}
+	w.Space()
+	if w.Peek() != '{' {
 		a.fail(Invalid(whole, "a JSON object"))
 		return a
 	}
-	for dec.More() {
-		t, err := dec.Token()
-		name, ok := t.(string)
-		var value json.RawMessage
-		if err != nil || !ok || dec.Decode(&value) != nil {
-			a.fail(Invalid(whole, "well-formed JSON"))
-			return a
+	ok := w.Object(func(quoted []byte) bool {
+		start := w.At
+		if jsontext.LoneSurrogate(quoted) || !w.Value() {
+			return false
 		}
+		name := jsontext.Unquote(quoted)
 		if _, twice := a.values[name]; twice {
-			a.fail(Invalid(prefix+name, "to be given once"))
+			a.fail(Invalid(prefix+cutName(name), "to be given once"))
 		}
-		a.values[name] = value
-	}
-	_, err := dec.Token() // the closing brace
-	if _, rest := dec.Token(); err != nil || rest != io.EOF {
-		a.fail(Invalid(whole, "one well-formed JSON object"))
+		a.values[name] = raw[start:w.At]
+		return true
+	})
+	if !ok || !w.End() {
+		a.err = Invalid(whole, "one well-formed JSON object")
 	}
 	return a
 }
@@ -73,17 +74,20 @@ func parse(raw json.RawMessage, prefix string) *Arguments {
 // Err is the first thing that was wrong, or nil. What nobody asked for by now is
 // unknown.
 func (a *Arguments) Err() error {
-	if a.err == nil {
-		var unknown []string
-		for name := range a.values {
-			if !slices.Contains(a.asked, name) {
-				unknown = append(unknown, name)
-			}
+	var unknown []string
+	for name := range a.values {
+		if !slices.Contains(a.asked, name) {
+			unknown = append(unknown, cutName(name))
 		}
-		if len(unknown) > 0 {
-			slices.Sort(unknown)
-			a.Fail(cutName(unknown[0]), "no such argument; known: "+strings.Join(a.asked, " "))
-		}
+	}
+	slices.Sort(unknown)
+	switch {
+	case len(unknown) == 0:
+	case a.err == nil:
+		a.Fail(unknown[0], "no such argument; known: "+strings.Join(a.asked, " "))
+	case !a.told && len(a.asked) > 0: // often the same mistake: a wrong name for what is missing
+		a.told = true
+		a.err.Facts = append(a.err.Facts, Fact{"unknown", strings.Join(unknown[:min(len(unknown), 10)], " ")}, Fact{"known", strings.Join(a.asked, " ")})
 	}
 	if a.err != nil {
 		return a.err
@@ -243,52 +247,25 @@ func (a *Arguments) Each(name string, read func(item *Arguments)) {
 	}
 }
 
-func list(raw json.RawMessage) ([]json.RawMessage, bool) {
-	var items []json.RawMessage
-	if len(raw) == 0 || raw[0] != '[' || json.Unmarshal(raw, &items) != nil {
+func list(raw json.RawMessage) (items []json.RawMessage, ok bool) {
+	w := jsontext.Walker{Text: raw}
+	if w.Peek() != '[' {
 		return nil, false
 	}
-	return items, true
+	ok = w.List(func() bool {
+		start := w.At
+		ok := w.Value()
+		items = append(items, raw[start:w.At])
+		return ok
+	})
+	return items, ok
 }
 
 func text(raw json.RawMessage) (string, bool) {
-	var s string
-	if len(raw) == 0 || raw[0] != '"' || loneSurrogate(raw) || json.Unmarshal(raw, &s) != nil {
+	if len(raw) == 0 || raw[0] != '"' || jsontext.LoneSurrogate(raw) {
 		return "", false
 	}
-	return s, true
-}
-
-// loneSurrogate finds a \uD800–\uDFFF that is not half of a pair. raw is a
-// well-formed JSON string.
-func loneSurrogate(raw []byte) bool {
-	unit := func(at int) (uint64, bool) {
-		if at+6 > len(raw) || raw[at] != '\\' || raw[at+1] != 'u' {
-			return 0, false
-		}
-		u, err := strconv.ParseUint(string(raw[at+2:at+6]), 16, 16)
-		return u, err == nil
-	}
-	for i := 0; ; {
-		skip := bytes.IndexByte(raw[i:], '\\')
-		if skip < 0 {
-			return false
-		}
-		i += skip
-		u, isUnit := unit(i)
-		switch {
-		case !isUnit:
-			i += 2
-		case u < 0xd800 || u > 0xdfff:
-			i += 6
-		default:
-			low, ok := unit(i + 6)
-			if u >= 0xdc00 || !ok || low < 0xdc00 || low > 0xdfff {
-				return true
-			}
-			i += 12
-		}
-	}
+	return jsontext.Unquote(raw), true
 }
 
 // whole takes any spelling of a whole number (12, 12.0, 1.2e1) that fits.

@@ -51,6 +51,9 @@ func TestErrorsAreFixedAndKeepNoCause(t *testing.T) {
 
 func TestErrorTextAndJSON(t *testing.T) {
 	t.Parallel()
+	if e := NewError(StartFailed, Fact{"program", strings.Repeat("é", 2_000_000)}); len(e.Message()) > 4096 || !strings.HasSuffix(e.Message(), "é…") {
+		t.Errorf("a fact is not bounded: %d bytes", len(e.Message()))
+	}
 	e := NewError(OutsideRoot, Fact{"path", "a b\n\u202e"}, Fact{"root", "/r<&>"}, Fact{"current_sha256", nil}, Fact{"lines", []int{1, 2}})
 	want := "outside_root: The path leads out of the root. Use a path relative to the root.\n" +
 		`path="a b\n\u202e" root=/r<&> current_sha256=null lines=[1,2]`

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // Kind is what is known about the effect of a call that gave no result.
@@ -74,9 +75,9 @@ var contract = map[Code]struct {
 	Protected:           {Refused, "This place is protected from the file tools."},
 	Denied:              {Refused, "A guard denied this call."},
 	GuardFailed:         {Refused, "A guard could not decide, and is set to block then."},
-	ApprovalUnavailable: {Refused, "This needs the user's approval, and there is no way to ask here. Nothing was sent."},
-	ApprovalDenied:      {Refused, "The user did not approve this. Nothing was sent."},
-	ApprovalTimeout:     {Refused, "The user did not answer in time. Nothing was sent."},
+	ApprovalUnavailable: {Refused, "This needs the user's approval, and there is no way to ask here. Nothing was sent or started. exec_kill interrupts and ends without it."},
+	ApprovalDenied:      {Refused, "The user did not approve this. Nothing was sent or started."},
+	ApprovalTimeout:     {Refused, "The user did not answer in time. Nothing was sent or started."},
 	Cancelled:           {Refused, "The call was cancelled before anything happened."},
 	Deadline:            {Refused, "The caller's deadline passed before anything happened."},
 	UnknownSession:      {Refused, "There is no session of this ID. exec_list shows those that are."},
@@ -119,8 +120,21 @@ func NewError(code Code, facts ...Fact) *Error {
 	if !ok {
 		panic("tool: unknown error code " + string(code))
 	}
+	for i, f := range facts {
+		if s, ok := f.Value.(string); ok && len(s) > maxFact {
+			n := maxFact
+			for !utf8.RuneStart(s[n]) {
+				n--
+			}
+			facts[i].Value = s[:n] + "…"
+		}
+	}
 	return &Error{Kind: e.kind, Code: code, Text: e.text, Facts: facts}
 }
+
+// maxFact bounds a fact of an error, in bytes: what the caller made up must not come
+// back as a flood. The reasons of guards, which are bounded themselves, fit.
+const maxFact = 2048
 
 // Invalid is the error about one argument and what it takes.
 func Invalid(argument, expects string) *Error {

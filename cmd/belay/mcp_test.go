@@ -137,11 +137,12 @@ type raw struct {
 	cmd   *exec.Cmd
 	in    io.WriteCloser
 	lines chan string // what came on standard output, closed at its end
+	hold  chan chan struct{}
 }
 
 func rawClient(t *testing.T, args ...string) *raw {
 	t.Helper()
-	r := &raw{t: t, cmd: belay(t, append([]string{"mcp"}, args...)...), lines: make(chan string, 100)}
+	r := &raw{t: t, cmd: belay(t, append([]string{"mcp"}, args...)...), lines: make(chan string, 100), hold: make(chan chan struct{}, 1)}
 	var err error
 	if r.in, err = r.cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
@@ -155,7 +156,12 @@ func rawClient(t *testing.T, args ...string) *raw {
 	}
 	go func() {
 		defer close(r.lines)
-		for s := bufio.NewReader(out); ; {
+		for s := bufio.NewReaderSize(out, 1<<10); ; {
+			select {
+			case until := <-r.hold: // the reader of standard output is somewhere else
+				<-until
+			default:
+			}
 			line, err := s.ReadString('\n')
 			if line != "" {
 				r.lines <- line
@@ -309,5 +315,85 @@ func TestStandardOutputIsProtocolOnly(t *testing.T) {
 	}
 	if err := r.cmd.Wait(); err != nil {
 		t.Error(err)
+	}
+}
+
+// P4: a client that stops reading, sends a line that is no message and goes away,
+// ends the server and its children like any other.
+func TestAClientThatDoesNotReadHoldsNothing(t *testing.T) {
+	t.Parallel()
+	r := rawClient(t)
+	child := r.start(false)
+	unread := make(chan struct{})
+	r.hold <- unread // from here on nobody reads standard output
+	if err := os.WriteFile(filepath.Join(r.cmd.Dir, "big"), make([]byte, 256<<10), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 8 {
+		r.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"read","arguments":{"path":"big","limit":262144}}}`, 100+i))
+	}
+	time.Sleep(200 * time.Millisecond) // the answers fill the pipe
+	for range 100 {
+		r.send(`garbage`)
+	}
+	r.in.Close()
+	ended := make(chan struct{})
+	go func() {
+		r.cmd.Process.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-time.After(20 * time.Second): // against a hang only
+		t.Error("the server lives on")
+	}
+	if running(child) {
+		t.Error("a child lives on")
+	}
+	close(unread)
+}
+
+// P4: a keeper that was lost is replaced with the next command, and is told of what
+// runs since before.
+func TestALostKeeperIsReplaced(t *testing.T) {
+	t.Parallel()
+	if _, err := os.Stat("/proc/self/stat"); err != nil {
+		t.Skip("no /proc to find the keeper in")
+	}
+	r := rawClient(t)
+	child := r.start(false)
+	keeper := 0
+	list, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, file := range list {
+		stat, _ := os.ReadFile(file)
+		_, rest, _ := strings.Cut(string(stat), ") ")
+		args, _ := os.ReadFile(filepath.Dir(file) + "/cmdline")
+		if f := strings.Fields(rest); len(f) > 1 && f[1] == strconv.Itoa(r.cmd.Process.Pid) && strings.HasSuffix(string(args), "\x00keeper\x00") {
+			keeper, _ = strconv.Atoi(filepath.Base(filepath.Dir(file)))
+		}
+	}
+	if keeper == 0 {
+		t.Fatal("no keeper")
+	}
+	lost, err := os.FindProcess(keeper)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := lost.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; running(keeper) && i < 500; i++ {
+		time.Sleep(10 * time.Millisecond)
+	}
+	time.Sleep(50 * time.Millisecond) // its end is seen
+	r.send(`{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"exec_command","arguments":{"cmd":"true"}}}`)
+	r.answer(5)
+	r.cmd.Process.Kill()
+	r.cmd.Wait()
+	for i := 0; running(child) && i < 500; i++ {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if running(child) {
+		t.Error("a child lives on")
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/belayhq/belay/approve"
 	"github.com/belayhq/belay/guard"
 	"github.com/belayhq/belay/internal/jobs"
+	"github.com/belayhq/belay/internal/journal"
 	"github.com/belayhq/belay/internal/proc"
 	"github.com/belayhq/belay/internal/textedit"
 	"github.com/belayhq/belay/internal/worktree"
@@ -40,6 +41,7 @@ func Error(err error, at Place) error {
 		start *proc.StartError
 		full  *jobs.FullError
 		block *guard.Error
+		log   *journal.Error
 	)
 	if e := editError(err, at); e != nil {
 		return e
@@ -55,6 +57,9 @@ func Error(err error, at Place) error {
 		return limit("sessions", int64(full.Limit), int64(full.Running))
 	case errors.As(err, &block):
 		return tool.NewError(tool.GuardFailed, fact("reason", block.Explain()))
+	case errors.As(err, &log):
+		// the call was not started: a refusal
+		return tool.NewError(tool.Limit, fact("what", "journal: "+journalReason(log.Reason)))
 	case errors.Is(err, approve.ErrUnavailable):
 		return tool.NewError(tool.ApprovalUnavailable)
 	case errors.Is(err, approve.ErrDenied):
@@ -116,6 +121,17 @@ func fileError(e *worktree.Error, at Place) *tool.Error {
 		return tool.NewError(tool.UncertainOutcome, path)
 	}
 	return tool.NewError(tool.UncertainOutcome)
+}
+
+// journalReason is why a call could not be recorded, and so was not started.
+func journalReason(r journal.Reason) string {
+	switch r {
+	case journal.NoSpace:
+		return "no_space"
+	case journal.Permission:
+		return "permission"
+	}
+	return "io"
 }
 
 // editError is for the errors of textedit, nil for others.

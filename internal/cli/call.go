@@ -1,15 +1,16 @@
 package cli
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"os"
 
 	"github.com/spf13/cobra"
 
 	"github.com/belayhq/belay/coding"
+	"github.com/belayhq/belay/internal/termtext"
 	"github.com/belayhq/belay/tool"
 )
 
@@ -51,20 +52,21 @@ func (p *program) call() *cobra.Command {
 				}
 				raw = string(in)
 			}
-			return p.oneCall(c.Context(), tool.Call{ID: "call", Name: args[0], Args: json.RawMessage(raw)}, asJSON)
+			return p.oneCall(c, tool.Call{ID: "call", Name: args[0], Args: json.RawMessage(raw)}, asJSON)
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, `print {"result": …} or {"error": …}`)
 	return c
 }
 
-func (p *program) oneCall(ctx context.Context, call tool.Call, asJSON bool) error {
+func (p *program) oneCall(c *cobra.Command, call tool.Call, asJSON bool) error {
 	p.warnOnce()
-	suite, err := p.suite()
+	suite, _, err := p.suite(c)
 	if err != nil {
 		return err
 	}
-	result, callErr := suite.Call(ctx, coding.Caller{}, call)
+	result, callErr := suite.Call(c.Context(), coding.Caller{Asker: p.asker(), Notify: p.notify}, call)
+	running := suite.Running()
 	closeErr := suite.Close() // before anything is printed: its processes end when it returns
 
 	var e *tool.Error
@@ -76,7 +78,11 @@ func (p *program) oneCall(ctx context.Context, call tool.Call, asJSON bool) erro
 	case e != nil:
 		_, err = fmt.Fprintln(p.err, e.Message())
 	default:
-		_, err = fmt.Fprintln(p.out, result.Text)
+		_, err = fmt.Fprintln(p.out, p.forScreen(result.Text))
+	}
+	if call.Name == "exec_command" && len(running) > 0 {
+		fmt.Fprintln(p.err, "belay: the command was still running after yield_time_ms, and was ended: call keeps nothing.\n"+
+			"Use shell with timeout_ms, or the MCP server.")
 	}
 	switch {
 	case e != nil:
@@ -85,6 +91,30 @@ func (p *program) oneCall(ctx context.Context, call tool.Call, asJSON bool) erro
 		return err
 	}
 	return closeErr
+}
+
+// forScreen is a text as it is printed: as it is for a pipe, and without what would act
+// on a terminal for one, since the content of a file is anybody's.
+func (p *program) forScreen(text string) string {
+	f, ok := p.out.(*os.File)
+	if !ok {
+		return text
+	}
+	if info, err := f.Stat(); err != nil || info.Mode()&os.ModeCharDevice == 0 {
+		return text
+	}
+	return string(termtext.Clean([]byte(text)))
+}
+
+// notify shows a text on the terminal of the program and nowhere else: a model that
+// reads what belay prints must not see it.
+func (p *program) notify(text string) {
+	c, err := openConsole()
+	if err != nil {
+		return
+	}
+	defer c.close()
+	_ = c.write("belay: " + termtext.Escape(text) + "\r\n")
 }
 
 // printJSON writes one line of JSON, without the escapes that are meant for HTML.

@@ -13,6 +13,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
+	"sync"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -56,6 +57,8 @@ type program struct {
 	environ  []string
 	getenv   func(string) string
 	root     string // --root
+
+	pinged sync.Once // one attempt a start, however many suites it opens
 }
 
 // keeperCommand is how belay starts itself as the keeper of what it runs. It is
@@ -121,12 +124,17 @@ type stoppedBy struct{ signal os.Signal }
 
 func (s *stoppedBy) Error() string { return "stopped by " + s.signal.String() }
 
+const exitCodes = `
+
+Exit codes: 0 ok, 1 failed, 2 usage, 3 configuration, 5 refused, 6 uncertain,
+130 interrupted, 143 terminated. A command that fails is a result of call: 0.`
+
 func (p *program) command() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "belay",
 		Short: "Dependable hands for a coding agent",
 		Long: "belay gives a coding agent dependable hands: files that stay inside one worktree,\n" +
-			"processes that are owned from start to proven end, and the truth about every outcome.\n\n" + coding.SecurityWarning,
+			"processes that are owned from start to proven end, and the truth about every outcome.\n\n" + coding.SecurityWarning + exitCodes,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Version:       version,
@@ -148,7 +156,8 @@ func (p *program) command() *cobra.Command {
 	root.SetVersionTemplate("belay {{.Version}}\n")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage("%v", err) })
 	root.PersistentFlags().StringVar(&p.root, "root", ".", "the worktree `DIR` that file tools are confined to")
-	root.AddCommand(p.demo(), p.mcp(), p.call(), p.tools(), p.doctor(), p.version())
+	root.PersistentFlags().String("config", "", "the configuration `FILE` of the user, in place of the usual one")
+	root.AddCommand(p.demo(), p.mcp(), p.call(), p.tools(), p.doctor(), p.config(), p.trust(), p.install(), p.journal(), p.version())
 	root.InitDefaultCompletionCmd()
 	return root
 }
@@ -181,9 +190,28 @@ func (p *program) version() *cobra.Command {
 	}
 }
 
-// suite opens the tools on the root.
-func (p *program) suite() (*coding.Suite, error) {
-	return coding.New(coding.Config{Root: p.root, Environ: p.environ, Keeper: keeper()})
+// suite opens the tools on the root, as they are configured.
+func (p *program) suite(c *cobra.Command) (*coding.Suite, *configuration, error) {
+	held, err := p.configuration(configFlag(c))
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, note := range held.notes {
+		fmt.Fprintln(p.err, "belay:", note)
+	}
+	hooks, err := held.guards(p.environ)
+	if err != nil {
+		return nil, nil, err
+	}
+	s, err := coding.New(coding.Config{
+		Root: p.root, Limits: held.limits(), Env: held.env(), Protect: held.texts("protect"), Environ: p.environ,
+		Hooks: hooks, ApprovalTimeout: held.approvalTimeout(), Journal: held.text("journal.path"), Keeper: keeper(),
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	p.pinged.Do(func() { p.startPing(c.Context(), held) })
+	return s, held, nil
 }
 
 // keeper is the command line of this program as a keeper, or nil where it does not

@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/belayhq/belay/approve"
 	"github.com/belayhq/belay/coding"
 	"github.com/belayhq/belay/tool"
 )
@@ -36,9 +39,18 @@ type demo struct {
 	rows  []string
 	bad   int
 
-	digest  string // of notes.txt, as read
+	digest  string // of notes.txt, as last told
 	session string // of the long command
 	child   int    // a process that the long command started
+	asker   approve.Asker
+}
+
+// A demoUser says yes to what is shown, as a person at a dialog would.
+type demoUser struct{ *demo }
+
+func (u demoUser) Ask(_ context.Context, p tool.Prompt) (bool, error) {
+	fmt.Fprintf(u.out, "   ?? %s: send %d bytes: %s\n   ?? the user says: yes\n", p.Title, p.Bytes, p.Shown)
+	return true, nil
 }
 
 func (p *program) runDemo(ctx context.Context) (err error) {
@@ -97,12 +109,15 @@ func (p *program) runDemo(ctx context.Context) (err error) {
 
 // call makes one tool call, shows it and its answer, and gives the result as data.
 func (d *demo) call(name string, args map[string]any) (map[string]any, error) {
-	raw, err := json.Marshal(args)
-	if err != nil {
+	var line bytes.Buffer
+	enc := json.NewEncoder(&line)
+	enc.SetEscapeHTML(false) // it is shown
+	if err := enc.Encode(args); err != nil {
 		return nil, err
 	}
+	raw := bytes.TrimSpace(line.Bytes())
 	fmt.Fprintf(d.out, "-> %s %s\n", name, raw)
-	result, err := d.suite.Call(d.ctx, coding.Caller{}, tool.Call{ID: "demo", Name: name, Args: raw})
+	result, err := d.suite.Call(d.ctx, coding.Caller{Asker: d.asker}, tool.Call{ID: "demo", Name: name, Args: raw})
 	var e *tool.Error
 	text := result.Text
 	if errors.As(err, &e) {
@@ -146,7 +161,14 @@ func (d *demo) onDisk(want string) error {
 const (
 	before = "buy rope\ncheck anchor\n"
 	after  = "buy rope\ncheck anchor twice\n"
+	edited = "buy two ropes\ncheck anchor twice\n"
 )
+
+func sha(content string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(content))) }
+
+func (d *demo) edit(old, new, digest string) map[string]any {
+	return map[string]any{"path": "notes.txt", "expected_sha256": digest, "edits": []any{map[string]any{"old_text": old, "new_text": new}}}
+}
 
 var demoSteps = []struct {
 	title string
@@ -173,6 +195,23 @@ var demoSteps = []struct {
 		}
 		return d.onDisk(after)
 	}},
+	{"edit it by exact text, with a diff", func(d *demo) error {
+		e, err := d.refused(tool.NoMatch, "edit", d.edit("check  anchor", "x", sha(after)))
+		if err != nil {
+			return err
+		}
+		if !strings.Contains(e.Message(), "differs=whitespace") {
+			return errors.New("it was not told how the nearest text differs")
+		}
+		r, err := d.call("edit", d.edit("buy rope", "buy two ropes", sha(after)))
+		if err != nil {
+			return err
+		}
+		if !strings.Contains(fmt.Sprint(r["diff"]), "+buy two ropes") || r["committed"] != true {
+			return errors.New("the diff was not shown")
+		}
+		return d.onDisk(edited)
+	}},
 	{"a stale replace is refused, nothing is lost", func(d *demo) error {
 		e, err := d.refused(tool.Stale, "replace", map[string]any{"path": "notes.txt", "content": "mine\n", "expected_sha256": d.digest})
 		if err != nil {
@@ -181,7 +220,7 @@ var demoSteps = []struct {
 		if !strings.Contains(e.Message(), "current_sha256=") {
 			return errors.New("the current digest was not told")
 		}
-		return d.onDisk(after)
+		return d.onDisk(edited)
 	}},
 	{"a path out of the root is refused", func(d *demo) error {
 		_, err := d.refused(tool.OutsideRoot, "read", map[string]any{"path": "../secret.txt"})
@@ -244,6 +283,26 @@ var demoSteps = []struct {
 	{"input needs the user's yes: without a way to ask, refused", func(d *demo) error {
 		_, err := d.refused(tool.ApprovalUnavailable, "write_stdin", map[string]any{"session_id": d.session, "chars": "y\n"})
 		return err
+	}},
+	{"approved input reaches a program on a real terminal", func(d *demo) error {
+		if demoAsking == "" {
+			fmt.Fprintln(d.out, "   left out: this system has no terminal for it")
+			return nil
+		}
+		r, err := d.call("exec_command", map[string]any{"cmd": demoAsking, "tty": true, "cols": 80, "rows": 24, "yield_time_ms": 500})
+		if err != nil {
+			return err
+		}
+		d.asker = demoUser{d}
+		defer func() { d.asker = nil }()
+		r, err = d.call("write_stdin", map[string]any{"session_id": r["session_id"], "chars": "Ada\n", "yield_time_ms": 10000})
+		if err != nil {
+			return err
+		}
+		if r["status"] != "exited" || !strings.Contains(fmt.Sprint(r["output"]), "hello Ada on a terminal of 24 80") {
+			return errors.New("the input did not arrive")
+		}
+		return nil
 	}},
 	{"killing it ends its children too", func(d *demo) error {
 		r, err := d.call("exec_kill", map[string]any{"session_id": d.session})

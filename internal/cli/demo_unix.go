@@ -17,6 +17,9 @@ var demoFailing = []string{"/bin/sh", "-c", "echo out; echo err >&2; exit 3"}
 // demoLong has a child that would outlive a kill of the shell alone.
 const demoLong = `sleep 300 & echo "child $!"; i=0; while :; do i=$((i+1)); echo "tick $i"; sleep 0.3; done`
 
+// demoAsking asks for a name on its terminal.
+const demoAsking = `printf 'your name? '; read name; echo "hello $name on a terminal of $(stty size)"`
+
 // alive tells whether a process is there and no zombie: the first process of a
 // container may take its time to reap.
 func alive(pid int) bool {

@@ -1,11 +1,14 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/belayhq/belay/guard"
 )
 
 func (p *program) doctor() *cobra.Command {
@@ -15,11 +18,12 @@ func (p *program) doctor() *cobra.Command {
 		Long: "Show the security warning, the limits in force, the shell, and what of it works here.\n" +
 			"Exits with 1 if something that belay needs is missing.",
 		RunE: func(c *cobra.Command, _ []string) error {
-			suite, err := p.suite()
+			suite, held, err := p.suite(c)
 			if err != nil {
 				return err
 			}
 			r := suite.Doctor(c.Context())
+			r.Guard = p.tryGuards(c.Context(), held, &r.Missing)
 			if err := suite.Close(); err != nil {
 				return err
 			}
@@ -42,15 +46,15 @@ func (p *program) doctor() *cobra.Command {
 					{"root", r.Root},
 					{"shell", shell},
 					{"terminal", pty},
-					{"after a SIGKILL", "of belay its children " + kept},
-					{"guard", r.Guard},
+					{"if belay is killed", "what it started will " + kept},
+					{"guards", r.Guard},
 					{"environment", "shell: " + r.EnvShell + ", exec_command: " + r.EnvExec},
 					{"protected names", strings.Join(r.Protect, " ")},
 					{"temporary files", r.Temp},
 					{"platform", r.Platform},
 					{"version", version},
-					{"page", fmt.Sprint(r.Limits.MaxPageBytes, " bytes")},
-					{"file", fmt.Sprint(r.Limits.MaxFileBytes, " bytes")},
+					{"largest page", fmt.Sprint(r.Limits.MaxPageBytes, " bytes")},
+					{"largest file", fmt.Sprint(r.Limits.MaxFileBytes, " bytes that is digested and replaced")},
 					{"output kept", fmt.Sprint(r.Limits.MaxOutputBytes, " bytes a stream, ", r.Limits.TailBytes, " a session")},
 					{"sessions", fmt.Sprint(r.Limits.MaxSessions, " running, ", r.Limits.MaxFinished, " ended")},
 				}
@@ -72,4 +76,38 @@ func (p *program) doctor() *cobra.Command {
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print it as JSON")
 	return c
+}
+
+// tryGuards lets the guard judge a harmless command and says what came of it. One that
+// is configured and cannot be used is missing.
+func (p *program) tryGuards(ctx context.Context, held *configuration, missing *[]string) string {
+	hooks, err := held.guards(p.environ)
+	if err != nil || len(hooks) == 0 {
+		return "none"
+	}
+	var list []string
+	for _, h := range hooks {
+		g, ok := h.(*guard.Command)
+		if !ok {
+			continue
+		}
+		posture := "lets pass what it cannot decide"
+		if g.Block {
+			posture = "blocks what it cannot decide"
+		}
+		probe := g.Try(ctx)
+		state := "answers"
+		if probe.Err != nil {
+			state = "does not answer"
+			*missing = append(*missing, "the guard: "+probe.Err.Explain())
+		}
+		if v := g.Version(ctx); v != "" && probe.Err == nil {
+			state += " (" + v + ")"
+		}
+		list = append(list, state+", "+posture)
+	}
+	if n := len(hooks) - len(list); n > 0 {
+		list = append(list, fmt.Sprintf("hooks: %d", n))
+	}
+	return strings.Join(list, "; ")
 }

@@ -13,8 +13,8 @@ func (p *program) tools() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use: "tools", Short: "Print the definitions of the tools", Args: noArgs,
-		RunE: func(*cobra.Command, []string) error {
-			suite, err := p.suite()
+		RunE: func(c *cobra.Command, _ []string) error {
+			suite, _, err := p.suite(c)
 			if err != nil {
 				return err
 			}

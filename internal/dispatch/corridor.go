@@ -52,7 +52,10 @@ type Corridor struct {
 type entry struct {
 	tool.Tool
 	effect tool.Effect
-	record journal.Call // without the identity of a call
+	// complete says that with a result its effect is complete: it starts nothing
+	// that could go on.
+	complete bool
+	record   journal.Call // without the identity of a call
 }
 
 // New takes the tools in the order in which they are to be listed. It fails on a
@@ -67,7 +70,7 @@ func New(gates Gates, tools ...tool.Tool) (*Corridor, error) {
 		if _, twice := c.tools[d.Name]; twice {
 			return nil, fmt.Errorf("two tools are named %s", d.Name)
 		}
-		e := entry{Tool: t, effect: d.Effect}
+		e := entry{Tool: t, effect: d.Effect, complete: d.Effect == tool.Mutating && !slices.Contains(d.Risks, tool.RiskProcess)}
 		if gates.Journal != nil {
 			e.record = journal.Call{Tool: d.Name, Fingerprint: d.Fingerprint(), Effect: d.Effect, Replay: d.Replay}
 		}
@@ -136,9 +139,7 @@ func (w *walk) all(ctx context.Context) error {
 	action := plan.Action()
 
 	verdict, err := w.gates.Hooks.Check(ctx, action) // 2 guard
-	if verdict.UserOnly != "" && w.caller.Notify != nil {
-		w.caller.Notify(verdict.UserOnly)
-	}
+	w.notify(verdict)
 	switch {
 	case err != nil:
 		return border.Error(err, border.Place{})
@@ -165,6 +166,20 @@ func (w *walk) all(ctx context.Context) error {
 
 func denied(reason string) error {
 	return tool.NewError(tool.Denied, tool.Fact{Name: "reason", Value: reason})
+}
+
+// notify shows the user what a guard has for them alone, and that one could not
+// decide although it is set to let pass (G3).
+func (w *walk) notify(v guard.Verdict) {
+	if w.caller.Notify == nil {
+		return
+	}
+	if v.UserOnly != "" {
+		w.caller.Notify(v.UserOnly)
+	}
+	if v.Unavailable {
+		w.caller.Notify("a guard could not decide, and the call went on: " + v.Reason)
+	}
 }
 
 // posture is what a result says of the guards.
@@ -195,11 +210,14 @@ func (w *walk) ask(p tool.Prompt, subject any, effect func(context.Context) erro
 func (w *walk) run(ctx context.Context, plan tool.Plan) (err error) {
 	if w.gates.Journal != nil { // before the effect, and on disk where there is one
 		if w.recorded, err = w.gates.Journal.Start(w.identity()); err != nil {
-			return tool.NewError(tool.WriteFailed, tool.Fact{Name: "what", Value: "journal"}, tool.Fact{Name: "reason", Value: "io"})
+			return border.Error(err, border.Place{})
 		}
 	}
 	w.started = true
 	w.result, err = plan.Run(ctx, w.caller.Report) // 4 run
+	if err == nil && w.recorded != nil && w.tool.complete {
+		_ = w.recorded.Commit()
+	}
 	return err
 }
 

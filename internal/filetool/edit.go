@@ -81,8 +81,19 @@ type editPlan struct {
 	edits   []textedit.Edit
 }
 
-func (p *editPlan) Action() tool.Action { return tool.Action{Tool: "edit"} }
-func (p *editPlan) Close()              {}
+func (p *editPlan) Action() tool.Action {
+	return tool.Action{Tool: "edit", Input: input(p.input)}
+}
+
+func (p *editPlan) input() map[string]any {
+	edits := make([]map[string]any, len(p.edits))
+	for i, e := range p.edits {
+		edits[i] = map[string]any{"old_text": e.Old, "new_text": e.New, "all": e.All}
+	}
+	return map[string]any{"path": p.name, "expected_sha256": p.sha256, "edits": edits}
+}
+
+func (p *editPlan) Close() {}
 
 // editData is the result as data; its names are the contract's.
 type editData struct {
@@ -93,10 +104,10 @@ type editData struct {
 
 func (p *editPlan) Run(ctx context.Context, _ tool.Reporter) (tool.Result, error) {
 	var d editData
-	c, err := p.tree.Update(ctx, p.name, p.sha256, func(old []byte) ([]byte, error) {
+	c, err := p.tree.Update(ctx, p.name, p.sha256, func(path string, old []byte) ([]byte, error) {
 		changed, err := textedit.Apply(old, p.edits, p.maxFile)
 		if err == nil {
-			d.Diff, d.DiffOmittedBytes = textedit.Diff(p.name, old, changed, maxDiff)
+			d.Diff, d.DiffOmittedBytes = textedit.Diff(path, old, changed, maxDiff)
 		}
 		return changed, err
 	})

@@ -4,6 +4,8 @@
 package filetool
 
 import (
+	"encoding/json"
+
 	"github.com/belayhq/belay/internal/border"
 	"github.com/belayhq/belay/internal/worktree"
 	"github.com/belayhq/belay/tool"
@@ -14,6 +16,12 @@ import (
 func New(tree *worktree.Tree, maxPage, maxFile int64) []tool.Tool {
 	return []tool.Tool{&read{tree, maxPage}, &replace{tree}, &edit{tree, maxFile}}
 }
+
+// input is a call as hooks see it. It is built when one looks: most calls have none,
+// and content is large.
+type input func() map[string]any
+
+func (in input) MarshalJSON() ([]byte, error) { return json.Marshal(in()) }
 
 func turn(err error, tree *worktree.Tree, path string) error {
 	return border.Error(err, border.Place{Root: tree.Root(), Argument: "path", Path: path})

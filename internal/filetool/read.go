@@ -56,12 +56,22 @@ func (t *read) Prepare(_ context.Context, call tool.Call) (tool.Plan, error) {
 	return &readPlan{t.tree, r}, nil
 }
 
+func (p *readPlan) input() map[string]any {
+	in := map[string]any{"path": p.request.Name, "limit": p.request.Limit}
+	if p.request.Line > 0 {
+		in["line"] = p.request.Line
+	} else {
+		in["offset"] = p.request.Offset
+	}
+	return in
+}
+
 type readPlan struct {
 	tree    *worktree.Tree
 	request worktree.PageRequest
 }
 
-func (p *readPlan) Action() tool.Action { return tool.Action{Tool: "read"} }
+func (p *readPlan) Action() tool.Action { return tool.Action{Tool: "read", Input: input(p.input)} }
 func (p *readPlan) Close()              {}
 
 // readData is the result as data; its names are the contract's.

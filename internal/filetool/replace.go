@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/belayhq/belay/internal/worktree"
 	"github.com/belayhq/belay/tool"
@@ -78,8 +80,24 @@ type replacePlan struct {
 	expect  worktree.Expect
 }
 
-func (p *replacePlan) Action() tool.Action { return tool.Action{Tool: "replace"} }
-func (p *replacePlan) Close()              {}
+func (p *replacePlan) Action() tool.Action {
+	return tool.Action{Tool: "replace", Input: input(p.input)}
+}
+
+func (p *replacePlan) input() map[string]any {
+	in := map[string]any{"path": p.name, "encoding": "utf-8", "content": string(p.content)}
+	if !utf8.Valid(p.content) {
+		in["encoding"], in["content"] = "base64", base64.StdEncoding.EncodeToString(p.content)
+	}
+	if p.expect.Create {
+		in["create"], in["mkdirs"] = true, p.expect.Mkdirs
+	} else {
+		in["expected_sha256"] = p.expect.SHA256
+	}
+	return in
+}
+
+func (p *replacePlan) Close() {}
 
 // commitData is the result of a commit as data; its names are the contract's.
 type commitData struct {
@@ -96,7 +114,13 @@ type commitData struct {
 func (p *replacePlan) Run(ctx context.Context, _ tool.Reporter) (tool.Result, error) {
 	c, err := p.tree.Commit(ctx, p.name, p.content, p.expect)
 	if err != nil {
-		return tool.Result{}, turn(err, p.tree, p.name)
+		err = turn(err, p.tree, p.name)
+		var e *tool.Error
+		if errors.As(err, &e) && e.Code == tool.NotFound && p.expect.Create {
+			// a create asks for no file: it is a folder that is missing
+			e.Facts = append(e.Facts, tool.Fact{Name: "hint", Value: "a folder on the way is missing; mkdirs: true makes it"})
+		}
+		return tool.Result{}, err
 	}
 	d := newCommitData(c)
 	return tool.Result{Text: d.header().Text(""), Data: d}, nil

@@ -24,9 +24,12 @@ func (t *Table) keeper() *proc.Keeper {
 	t.keeperMu.Lock()
 	defer t.keeperMu.Unlock()
 	if !t.kept.Alive() {
-		// What a lost one was told of is told to nobody any more: belay still ends it,
-		// but for its own sudden end.
 		t.kept, _ = proc.StartKeeper(t.keeperArgv)
+		t.mu.Lock()
+		for p := range t.owned { // what a lost one was told of
+			p.Keep(t.kept)
+		}
+		t.mu.Unlock()
 	}
 	return t.kept
 }

@@ -12,11 +12,11 @@ func (j *Job) Last(max int) (output []byte, from int64) { return j.output.last(i
 
 func (r *record) last(limit int64) (b []byte, from int64) {
 	r.mu.Lock()
-	end, start := r.end, r.tail.Start()
-	r.mu.Unlock()
+	end := r.end // what comes while the disk is read may be in neither of the two then
 	from = max(0, end-limit)
 	var disk part
-	if from < start {
+	if from < r.tail.Start() {
+		r.mu.Unlock()
 		r.logMu.Lock()
 		if n := r.log.Len(); n > from {
 			disk = part{from, make([]byte, min(n, end)-from)}
@@ -25,13 +25,12 @@ func (r *record) last(limit int64) (b []byte, from int64) {
 			}
 		}
 		r.logMu.Unlock()
+		r.mu.Lock()
 	}
-	r.mu.Lock()
 	defer r.mu.Unlock()
-	end = r.end // it may have gone on meanwhile
 	if b = r.span(nil, disk, from, end); from+int64(len(b)) < end {
 		from = r.tail.Start()
-		b = r.span(nil, part{}, from, end)
+		b = r.span(nil, part{}, from, r.end)
 	}
 	n := capture.StartOfPart(b)
 	return b[n:], from + int64(n)

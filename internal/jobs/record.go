@@ -333,14 +333,16 @@ func (r *record) unread(c *termtext.Cleaner, budget int64) (text string, omitted
 
 func (r *record) page(cursor int64, limit int) Page {
 	limit = max(limit, 0)
-	// one more character than may be needed, so that a page always advances
-	want := max(limit, utf8.UTFMax)
+	// A page always advances: there is a whole character in it, also where it has to
+	// begin within one.
+	want := max(limit, utf8.UTFMax) + utf8.UTFMax - 1
 
 	r.mu.Lock()
+	end := r.end // what comes while the disk is read is for the next page: it may be gone from memory, and not be in what was read
 	if cursor < 0 {
-		cursor = max(0, r.end+cursor)
+		cursor = max(0, end+cursor)
 	}
-	cursor = min(cursor, r.end)
+	cursor = min(cursor, end)
 	var disk part
 	if !r.inMemory(cursor) {
 		r.mu.Unlock()
@@ -348,16 +350,13 @@ func (r *record) page(cursor int64, limit int) Page {
 		r.mu.Lock()
 	}
 	at := cursor
-	if len(r.span(nil, disk, at, at+1)) == 0 {
-		at = r.tail.Start() // only the tail is kept for good
-		if at < cursor {
-			at = r.end
-		}
+	if at < end && len(r.span(nil, disk, at, at+1)) == 0 {
+		at, end = r.tail.Start(), r.end // only the tail is kept for good
 	}
-	b := r.span(nil, disk, at, min(r.end, at+int64(want)))
+	b := r.span(nil, disk, at, min(end, at+int64(want)))
 	n := capture.StartOfPart(b)
 	at, b = at+int64(n), b[n:]
-	end, before := r.end, r.before(disk, at)
+	before := r.before(disk, at)
 	r.mu.Unlock()
 
 	p := Page{Cursor: at, End: end, Omitted: at - cursor}

@@ -263,6 +263,62 @@ func TestPagesJoinAndNameTheGaps(t *testing.T) {
 	}
 }
 
+// SE-08: what waits to be polled is kept longer than the tail, up to a whole character.
+func TestWhatWaitsToBePolledIsKept(t *testing.T) {
+	t.Parallel()
+	for shift := range 3 {
+		r := newRig(t, 64, 0)
+		r.write([]byte(strings.Repeat("x", shift)))
+		for range 10_000 {
+			r.write([]byte("世"))
+		}
+		kept := int64(pollHead - (pollHead-shift)%3)
+		if p := r.page(0, 45_000); p.Next != kept || p.Text != string(r.all[:kept]) {
+			t.Errorf("%d: next %d, %d bytes", shift, p.Next, len(p.Text))
+		}
+		p := r.page(kept-4, 45_000)
+		r.checkPage(kept-4, 45_000, p, true)
+		p = r.page(p.Next, 45_000)
+		if p.Omitted < 4000 || p.Next != r.end {
+			t.Errorf("%d: %+v", shift, p)
+		}
+		if p := r.poll(45_000, true); !strings.HasPrefix(p.Text, string(r.all[:20_001])) || !strings.HasSuffix(p.Text, "世世世") {
+			t.Errorf("%d: %.40q…%.40q", shift, p.Text, p.Text[len(p.Text)-40:])
+		}
+	}
+}
+
+// SE-08, P6: a page that catches up with a writer invents no gap: what goes from memory to
+// disk while the disk is read is still there for the next page.
+func TestPageAtTheEndOfAFlood(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, 16, 8<<20)
+	line := []byte(strings.Repeat("a line ", 3) + "\n")
+	r.record.write(line)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for range 15_000 {
+			r.record.write(line)
+		}
+		r.record.finish()
+	})
+	for range 4 {
+		wg.Go(func() {
+			for range 4_000 {
+				if p := r.page(r.size(), 100); p.Omitted != 0 {
+					t.Errorf("%+v", p)
+					break
+				}
+				if b, from := r.last(200); from > 0 && len(b) < 198 || from == 0 && len(b) == 0 {
+					t.Errorf("the last 200 bytes are %d from %d", len(b), from)
+					break
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
 // SE-08: a cursor may be negative, beyond the end, or within a character.
 func TestPageTakesAnyCursor(t *testing.T) {
 	t.Parallel()

@@ -126,7 +126,7 @@ func open(path string) (*os.File, error) {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		return nil, &Error{Reason: NotRegular}
 	}
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_APPEND|os.O_CREATE, 0o600)
+	f, err := openToAppend(path)
 	if err != nil {
 		return nil, wrap(err)
 	}

@@ -9,6 +9,11 @@ import (
 	"time"
 )
 
+// openToAppend makes the file where there is none. It can be moved away and removed meanwhile.
+func openToAppend(path string) (*os.File, error) {
+	return os.OpenFile(path, os.O_RDWR|os.O_APPEND|os.O_CREATE, 0o600)
+}
+
 // lock keeps other writers out until unlock. It goes with the descriptor, so a writer that
 // is killed gives it back.
 func lock(f *os.File, patience time.Duration) (unlock func(), err error) {

@@ -17,6 +17,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// keeperGrace is what programs get between TERM and KILL when this process is gone: all is to be
+// over within a second. Hand gives more.
+const keeperGrace = leftoverGrace
+
+// maxHand bounds the grace of Hand.
+const maxHand = time.Minute
+
 // Keeper is a side process that ends our programs when this process is gone, even by SIGKILL. It is
 // told of each program before and after its start and at its end; when the pipe to it closes, which
 // the kernel does, it ends what it was not told the end of: the sessions, and on Linux whatever
@@ -118,6 +125,18 @@ func (k *Keeper) Close() {
 	case <-k.gone:
 	case <-t.C:
 	}
+}
+
+// Keep tells another keeper of a program that runs, in place of one that was lost.
+func (p *Proc) Keep(k *Keeper) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.gone { // its end is told by whoever cleans up, who reads keeper from here on
+		return
+	}
+	p.keeper = k
+	k.expect(p.mark)
+	k.add(p.pid)
 }
 
 // expect announces a program: it may be running when we get to tell its number.

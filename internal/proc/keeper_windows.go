@@ -18,6 +18,9 @@ func RunKeeper(stdin io.Reader) {}
 // Alive tells whether programs end with this process: always here.
 func (k *Keeper) Alive() bool { return k != nil }
 
+// Keep is not needed here either.
+func (p *Proc) Keep(k *Keeper) {}
+
 // Hand does nothing here: a job ends at once.
 func (k *Keeper) Hand(grace time.Duration) {}
 

@@ -1,6 +1,7 @@
 package proc
 
 import (
+	"os"
 	"path/filepath"
 	"strings"
 )
@@ -28,13 +29,17 @@ func Look(name, dir string, env []string) (string, error) {
 		if !filepath.IsAbs(d) {
 			continue
 		}
-		file, err := lookFile(filepath.Join(d, name), env)
+		at := filepath.Join(d, name)
+		file, err := lookFile(at, env)
 		if err == nil {
 			return file, nil
 		}
-		// A file that is there and cannot be run says more than that another is not there.
+		// A file that is there and cannot be run says more than that another is not there. In a
+		// directory that we may not search nothing is known to be there.
 		if e, ok := err.(*StartError); ok && best.Reason == Missing {
-			best = e
+			if _, err := os.Lstat(at); err == nil || e.Reason != Permission {
+				best = e
+			}
 		}
 	}
 	return "", best

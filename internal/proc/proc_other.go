@@ -85,6 +85,9 @@ func RunKeeper(stdin io.Reader) {}
 // Alive is false.
 func (k *Keeper) Alive() bool { return false }
 
+// Keep does nothing.
+func (p *Proc) Keep(k *Keeper) {}
+
 // Hand does nothing.
 func (k *Keeper) Hand(grace time.Duration) {}
 

@@ -30,6 +30,77 @@ const (
 	usualNumbers = 32768
 )
 
+// fewForks is how many forks of the whole system leave no doubt that the numbers given in that time
+// are one rising run: half of what there are at least. In a namespace there are only fewer.
+const fewForks = usualNumbers / 2
+
+// shortRun is the longest run of numbers that is asked one by one, each for a third of a microsecond:
+// beyond that a list of /proc costs less.
+const shortRun = 1024
+
+// forks is how many processes and threads the system has made since it booted, 0 where it does not
+// tell.
+func forks() uint64 {
+	fd, err := unix.Open("/proc/stat", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return 0
+	}
+	defer unix.Close(fd)
+	b := buffers.Get().(*[readSize]byte)
+	defer buffers.Put(b)
+	n := 0
+	for n < len(b) {
+		got, err := ignoringEINTR(func() (int, error) { return unix.Read(fd, b[n:]) })
+		if err != nil || got <= 0 {
+			break
+		}
+		n += got
+	}
+	_, rest, ok := bytes.Cut(b[:n], []byte("\nprocesses "))
+	if !ok {
+		return 0
+	}
+	line, _, _ := bytes.Cut(rest, []byte("\n"))
+	count, err := strconv.ParseUint(string(line), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return count
+}
+
+// lastForks is a reading of forks that serves the starts of a second: an older one only makes the
+// forks since then more.
+var lastForks struct {
+	sync.Mutex
+	at    time.Time
+	count uint64
+}
+
+func forksBefore() uint64 {
+	lastForks.Lock()
+	defer lastForks.Unlock()
+	if now := time.Now(); now.Sub(lastForks.at) > time.Second {
+		lastForks.at, lastForks.count = now, forks()
+	}
+	return lastForks.count
+}
+
+// oneRun tells whether the numbers given since the program was started are a rising run from its own
+// on.
+func (p *Proc) oneRun() bool {
+	if !rising() {
+		return false
+	}
+	if time.Since(p.began) < young {
+		return true
+	}
+	now := uint64(0)
+	if p.sys.forks > 0 {
+		now = forks()
+	}
+	return now >= p.sys.forks && now > 0 && now-p.sys.forks < fewForks
+}
+
 // rising tells whether numbers are that many. If not, only lists are believed.
 var rising = sync.OnceValue(func() bool {
 	b, err := os.ReadFile("/proc/sys/kernel/pid_max")
@@ -46,7 +117,7 @@ var rising = sync.OnceValue(func() bool {
 // The proof that nothing is left has to be cheap, because every short command needs it. The kernel
 // tells the number it gave out last. As long as we hold the zombie of the program, its own number
 // is not given again: if it is still the last one, then nothing was forked on this system since,
-// and nothing of the program can be left. Otherwise, if the program was short-lived, only the
+// and nothing of the program can be left. Otherwise, if not much was forked since, only the
 // numbers from its own to the last one can be descendants, and asking for their session is one
 // short system call each. Only otherwise is /proc listed.
 func (p *Proc) survivors(want scope) ([]*member, error) {
@@ -62,7 +133,7 @@ func (p *Proc) survivors(want scope) ([]*member, error) {
 	if p.mark != "" {
 		c.mark = func(value []byte) bool { return string(value) == p.mark }
 	}
-	if want != everything && counted && rising() && last > p.pid && time.Since(p.began) < young {
+	if want != everything && counted && last > p.pid && last-p.pid <= shortRun && p.oneRun() {
 		c.from = p.pid + 1
 	} else {
 		c.born = statOf(p.pid).start

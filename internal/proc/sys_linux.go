@@ -57,10 +57,11 @@ func heldDir(f *os.File) (name string) {
 type system struct {
 	fd    int      // pidfd from the start; -1 where the kernel gives none
 	pidfd *os.File // the same for the poller, or nil
+	forks uint64   // of the whole system, as of some moment before the start; 0 is unknown
 }
 
 func (y *system) attr(s *Spec) *syscall.SysProcAttr {
-	y.fd = -1
+	y.fd, y.forks = -1, forksBefore()
 	return &syscall.SysProcAttr{Setsid: true, Setctty: s.TTY != nil, PidFD: &y.fd}
 }
 
@@ -155,6 +156,12 @@ func (m *member) kill(sig unix.Signal) {
 	} else if m.alive() {
 		unix.Kill(m.pid, sig)
 	}
+}
+
+func (p *Proc) setWake(f func()) {
+	p.mu.Lock()
+	p.wake = f
+	p.mu.Unlock()
 }
 
 // waitMember waits for the end of a member and tells whether it came. Like waitExit it returns

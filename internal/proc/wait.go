@@ -24,12 +24,6 @@ func (p *Proc) look(want scope, until time.Time) ([]*member, error) {
 	}
 }
 
-func (p *Proc) setWake(f func()) {
-	p.mu.Lock()
-	p.wake = f
-	p.mu.Unlock()
-}
-
 // waitPolling waits for a member where the system has no event for it. It runs during a clean-up
 // only, and a clean-up is bounded.
 func (p *Proc) waitPolling(m *member, until time.Time) bool {

@@ -15,14 +15,17 @@ import (
 
 type execCommand struct{ *Config }
 
+// maxShell is longer than any path that a system takes.
+const maxShell = 4096
+
 // previewRunes bounds the preview of a command (U2).
 const previewRunes = 160
 
 func (t *execCommand) Definition() tool.Definition {
 	return tool.Definition{
 		Name: "exec_command",
-		Description: "Run a command line with the user's shell. Waits up to yield_time_ms: a command that ends in that time gives its result, " +
-			"one that still runs gives a session to go on with: write_stdin polls it, exec_kill ends it.",
+		Description: "Run a command line with the user's shell. Gives its result, or after yield_time_ms a session: write_stdin polls it, exec_kill ends it. " +
+			"What the command leaves running is ended: run a server in the foreground, without & or nohup, and let it yield.",
 		Schema: json.RawMessage(`{
 	"type": "object",
 	"properties": {
@@ -50,6 +53,7 @@ func (t *execCommand) Prepare(_ context.Context, call tool.Call) (tool.Plan, err
 	p := &execPlan{Config: t.Config, line: in.NeedText("cmd")}
 	workdir := in.Text("workdir", ".")
 	p.shell = in.Text("shell", t.Shell)
+	p.named = in.Has("shell")
 	login := in.Bool("login")
 	if in.Bool("tty") {
 		p.tty = &proc.Size{}
@@ -67,7 +71,7 @@ func (t *execCommand) Prepare(_ context.Context, call tool.Call) (tool.Plan, err
 		in.Fail("cmd", "a command line that is not empty")
 	case strings.IndexByte(p.line, 0) >= 0:
 		in.Fail("cmd", "a command line without NUL")
-	case p.shell == "" || strings.IndexByte(p.shell, 0) >= 0:
+	case p.shell == "" || len(p.shell) > maxShell || strings.IndexByte(p.shell, 0) >= 0:
 		in.Fail("shell", "the name or the path of a shell")
 	case p.tty == nil && in.Has("cols"):
 		in.Fail("cols", "to be given only with tty: true")
@@ -92,7 +96,7 @@ func (t *execCommand) Prepare(_ context.Context, call tool.Call) (tool.Plan, err
 		dir.Close()
 		return nil, t.turn(err, workdir, p.shell)
 	}
-	p.argv = shellArgv(p.shell, p.line, login)
+	p.argv = ShellArgv(p.shell, p.line, login)
 	return p, nil
 }
 
@@ -100,6 +104,7 @@ type execPlan struct {
 	*Config
 	judged
 	line, shell, file string
+	named             bool // the call names the shell
 	argv, env         []string
 	dir               *worktree.Dir
 	tty               *proc.Size
@@ -109,7 +114,11 @@ type execPlan struct {
 }
 
 func (p *execPlan) Action() tool.Action {
-	return tool.Action{Tool: "exec_command", Line: p.line, Dir: p.dir.Path()}
+	a := tool.Action{Tool: "exec_command", Line: p.line, Dir: p.dir.Path()}
+	if p.named {
+		a.Shell = p.shell
+	}
+	return a
 }
 
 func (p *execPlan) Close() { p.dir.Close() }

@@ -14,9 +14,8 @@ type execKill struct{ *Config }
 
 func (t *execKill) Definition() tool.Definition {
 	return tool.Definition{
-		Name: "exec_kill",
-		Description: "End a session with all it started: signal first, SIGKILL after grace_ms. Returns when it is gone, with its last output. " +
-			"An ended session stays as it is.",
+		Name:        "exec_kill",
+		Description: "End a session with all it started: signal first, SIGKILL after grace_ms. Returns when it is gone, with its last output.",
 		Schema: json.RawMessage(`{
 	"type": "object",
 	"properties": {
@@ -34,7 +33,7 @@ func (t *execKill) Definition() tool.Definition {
 func (t *execKill) Prepare(_ context.Context, call tool.Call) (tool.Plan, error) {
 	in := tool.ParseArguments(call.Args)
 	find := t.find(in)
-	p := &killPlan{noPlan: noPlan{"exec_kill"}}
+	p := &killPlan{noPlan: noPlan{name: "exec_kill"}}
 	p.first = map[string]proc.Signal{"TERM": proc.TERM, "INT": proc.INT, "KILL": proc.KILL}[in.OneOf("signal", "TERM", "INT", "KILL")]
 	p.grace = time.Duration(in.Int("grace_ms", tool.Range{Default: 2_000, Min: 0, Max: 30_000})) * time.Millisecond
 	if err := in.Err(); err != nil {
@@ -45,6 +44,7 @@ func (t *execKill) Prepare(_ context.Context, call tool.Call) (tool.Plan, error)
 		return nil, err
 	}
 	p.job = j
+	p.input = map[string]any{"session_id": j.ID(), "signal": p.first.String(), "grace_ms": p.grace.Milliseconds()}
 	return p, nil
 }
 

@@ -16,7 +16,7 @@ type execList struct{ *Config }
 func (t *execList) Definition() tool.Definition {
 	return tool.Definition{
 		Name:        "exec_list",
-		Description: "List the sessions: those that run, then those that ended, the newest first. Consumes nothing.",
+		Description: "List the sessions: those that run, then those that ended, the newest first.",
 		Schema:      json.RawMessage(`{"type": "object", "properties": {}, "additionalProperties": false}`),
 		Effect:      tool.ReadOnly, Replay: tool.Safe,
 	}
@@ -26,7 +26,7 @@ func (t *execList) Prepare(_ context.Context, call tool.Call) (tool.Plan, error)
 	if err := tool.ParseArguments(call.Args).Err(); err != nil {
 		return nil, err
 	}
-	return &listPlan{noPlan{"exec_list"}, t.Config}, nil
+	return &listPlan{noPlan{name: "exec_list"}, t.Config}, nil
 }
 
 type listPlan struct {

@@ -34,7 +34,7 @@ func (t *execOutput) Definition() tool.Definition {
 func (t *execOutput) Prepare(_ context.Context, call tool.Call) (tool.Plan, error) {
 	in := tool.ParseArguments(call.Args)
 	find := t.find(in)
-	p := &outputPlan{noPlan: noPlan{"exec_output"}}
+	p := &outputPlan{noPlan: noPlan{name: "exec_output"}}
 	p.cursor = in.Int("cursor", tool.Range{Min: math.MinInt64, Max: math.MaxInt64})
 	screen := in.OneOf("view", "log", "screen") == "screen"
 	p.budget = outputBudget(in)
@@ -52,9 +52,10 @@ func (t *execOutput) Prepare(_ context.Context, call tool.Call) (tool.Plan, erro
 		if !j.TTY() {
 			return nil, tool.Invalid("view", "log: only a session that was started with tty: true has a screen")
 		}
-		return &screenPlan{noPlan{"exec_output"}, j, p.budget}, nil
+		return &screenPlan{noPlan{"exec_output", map[string]any{"session_id": j.ID(), "view": "screen"}}, j, p.budget}, nil
 	}
 	p.job = j
+	p.input = map[string]any{"session_id": j.ID(), "cursor": p.cursor}
 	return p, nil
 }
 

@@ -23,7 +23,7 @@ func (t *execWait) Definition() tool.Definition {
 	"type": "object",
 	"properties": {
 		"session_ids": {"type": "array", "items": {"type": "string"}, "minItems": 1, "description": "default: all that run"},
-		"until": {"type": "string", "enum": ["any", "all", "output"]},
+		"until": {"type": "string", "enum": ["any", "all", "output"], "description": "default any"},
 		"timeout_ms": {"type": "integer", "minimum": 0, "maximum": 300000, "description": "default 60000; 0 only looks"},
 		"max_output_tokens": {"type": "integer", "minimum": 1, "maximum": 11250, "description": "for all together; default 6000"}
 	},
@@ -35,7 +35,7 @@ func (t *execWait) Definition() tool.Definition {
 
 func (t *execWait) Prepare(_ context.Context, call tool.Call) (tool.Plan, error) {
 	in := tool.ParseArguments(call.Args)
-	p := &waitPlan{noPlan: noPlan{"exec_wait"}}
+	p := &waitPlan{noPlan: noPlan{name: "exec_wait"}}
 	ids := in.Texts("session_ids")
 	if in.Has("session_ids") && len(ids) == 0 {
 		in.Fail("session_ids", "a list of at least one session")
@@ -46,6 +46,7 @@ func (t *execWait) Prepare(_ context.Context, call tool.Call) (tool.Plan, error)
 	if err := in.Err(); err != nil {
 		return nil, err
 	}
+	p.input = map[string]any{"session_ids": ids, "until": p.until, "timeout_ms": p.timeout.Milliseconds()}
 	if ids == nil {
 		p.jobs = slices.DeleteFunc(t.Table.Jobs(), func(j *jobs.Job) bool { return closed(j.Done()) })
 		return p, nil

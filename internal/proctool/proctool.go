@@ -65,8 +65,11 @@ func (c *Config) turn(err error, dir, program string) error {
 	return border.Error(err, border.Place{Root: c.Tree.Root(), Argument: "workdir", Dir: dir, Program: program})
 }
 
-// noPlan is what plans share that hold nothing.
-type noPlan struct{ name string }
+// noPlan is what plans share that hold nothing. input is the call as hooks see it.
+type noPlan struct {
+	name  string
+	input map[string]any
+}
 
-func (p noPlan) Action() tool.Action { return tool.Action{Tool: p.name} }
+func (p noPlan) Action() tool.Action { return tool.Action{Tool: p.name, Input: p.input} }
 func (p noPlan) Close()              {}

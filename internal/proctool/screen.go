@@ -45,7 +45,7 @@ var (
 // render shows output on an emulated terminal of a size. The emulator is thrown
 // away afterwards, and with it what it would answer to queries in the output: an
 // answer would be input that nobody approved.
-func render(output []byte, size proc.Size) (s screen, err error) {
+func render(ctx context.Context, output []byte, size proc.Size) (s screen, err error) {
 	defer func() {
 		// The output is anybody's: a fault of the emulator on it is no fault of belay.
 		if recover() != nil {
@@ -76,6 +76,9 @@ func render(output []byte, size proc.Size) (s screen, err error) {
 		if time.Since(began) > screenTime {
 			return screen{}, errScreenTime
 		}
+		if ctx.Err() != nil {
+			return screen{}, ctx.Err()
+		}
 	}
 
 	var rows []string
@@ -101,41 +104,70 @@ func render(output []byte, size proc.Size) (s screen, err error) {
 }
 
 // clampParams is output with the numbers in its control sequences held to
-// screenParam. Those of private modes (CSI ?) are names, not counts.
+// screenParam, so that no sequence keeps the emulator busy for long. Controls inside
+// a sequence, which a terminal executes or drops there, are dropped: they would part
+// a number from its introducer.
 func clampParams(output []byte) []byte {
+	const (
+		ground = iota
+		escape // after ESC
+		control
+	)
 	out := make([]byte, 0, len(output))
-	for i := 0; i < len(output); {
-		intro := 0
+	state, number, private := ground, -1, false
+	// end writes the number that was read, and goes on in another state.
+	end := func(next int) {
+		if number >= 0 {
+			if !private {
+				number = min(number, screenParam)
+			}
+			out = strconv.AppendInt(out, int64(number), 10)
+			number = -1
+		}
+		state = next
+	}
+	for i := 0; i < len(output); i++ {
+		c := output[i]
+		c1 := c == 0xc2 && i+1 < len(output) && output[i+1] == 0x9b // U+009B is ESC [
 		switch {
-		case bytes.HasPrefix(output[i:], []byte("\x1b[")), bytes.HasPrefix(output[i:], []byte("\u009b")):
-			intro = 2
-		default:
-			out = append(out, output[i])
+		case c == 0x1b:
+			end(escape)
+			out = append(out, c)
+		case c1:
+			end(control)
+			private = false
+			out = append(out, c, 0x9b)
 			i++
-			continue
-		}
-		out = append(out, output[i:i+intro]...)
-		i += intro
-		if i < len(output) && output[i] == '?' {
-			continue
-		}
-		for i < len(output) && output[i] >= '0' && output[i] <= '?' { // numbers and what separates them
-			n, value := i, 0
-			for n < len(output) && output[n] >= '0' && output[n] <= '9' {
-				value = min(value*10+int(output[n]-'0'), screenParam)
-				n++
-			}
-			if n > i {
-				out = strconv.AppendInt(out, int64(value), 10)
-				i = n
-				continue
-			}
-			out = append(out, output[i])
-			i++
+		case state == ground:
+			out = append(out, c)
+		case c == 0x18 || c == 0x1a: // a sequence is cancelled
+			end(ground)
+			out = append(out, c)
+		case c < 0x20 || c == 0x7f:
+		case state == escape && c == '[':
+			out = append(out, c)
+			state, private = control, false
+		case state == escape:
+			out = append(out, c)
+			state = ground
+		case c >= '0' && c <= '9':
+			number = min(max(number, 0)*10+int(c-'0'), maxMode)
+		case c < 0x40: // what separates numbers, or marks the sequence
+			end(control)
+			private = private || c == '?'
+			out = append(out, c)
+		default: // the final character
+			end(ground)
+			out = append(out, c)
 		}
 	}
+	end(ground)
 	return out
 }
+
+// maxMode is the largest number of a private mode (CSI ? 2026 h and the like), which
+// is a name and no count.
+const maxMode = 9999
 
 type screenPlan struct {
 	noPlan
@@ -157,18 +189,24 @@ type screenData struct {
 	Exact        bool       `json:"exact"`
 }
 
-func (p *screenPlan) Run(context.Context, tool.Reporter) (tool.Result, error) {
+func (p *screenPlan) Run(ctx context.Context, _ tool.Reporter) (tool.Result, error) {
 	state := p.job.Status()
 	size, since := p.job.Size()
 	output, from := p.job.Last(screenBytes)
-	shown, err := render(output, size)
+	shown, err := render(ctx, output, size)
 	if err == errScreenTime && len(output) > screenLess {
 		cut := len(output) - screenLess
 		cut += capture.StartOfPart(output[cut:])
 		output, from = output[cut:], from+int64(cut)
-		shown, err = render(output, size)
+		shown, err = render(ctx, output, size)
 	}
-	if err != nil {
+	switch {
+	case ctx.Err() != nil:
+		return tool.Result{}, tool.Stopped(ctx.Err())
+	case err == errScreenTime:
+		return tool.Result{}, tool.NewError(tool.Limit, tool.Fact{Name: "what", Value: "milliseconds to build the screen"},
+			tool.Fact{Name: "limit", Value: screenTime.Milliseconds()}, tool.Fact{Name: "actual", Value: nil})
+	case err != nil:
 		return tool.Result{}, tool.NewError(tool.ReadFailed, tool.Fact{Name: "reason", Value: "io"})
 	}
 	d := screenData{

@@ -1,6 +1,7 @@
 package proctool
 
 import (
+	"context"
 	"strings"
 	"testing"
 
@@ -28,7 +29,7 @@ func TestScreenIsWhatAPersonSees(t *testing.T) {
 		{"hidden", "a\u202eb", "ab", 0, 2},
 		{"split sequence at the end", "a\x1b[3", "a", 0, 1},
 	} {
-		s, err := render([]byte(c.in), proc.Size{Cols: 40, Rows: 10})
+		s, err := render(context.Background(), []byte(c.in), proc.Size{Cols: 40, Rows: 10})
 		if err != nil {
 			t.Errorf("%s: %v", c.name, err)
 			continue
@@ -47,13 +48,14 @@ func TestScreenIsBounded(t *testing.T) {
 	t.Parallel()
 	size := proc.Size{Cols: maxCols, Rows: maxRows}
 	for _, in := range []string{
-		"a\x1b[2147483647b", "\x1b[999999999999999999999S", "\u009b1;999999999L", strings.Repeat("a\x1b[999999999b", 20),
+		"a\x1b[2147483647b", "x\x1b[\x002000000000b", "x\x1b[\x7f2000000000b", "x\x1b\r[2000000000b", "x\x1b[20\n00000000b", "x\x1b\x00[2000000000b",
+		"\x1b[999999999999999999999S", "\u009b1;999999999L", strings.Repeat("a\x1b[999999999b", 20),
 	} {
-		if _, err := render([]byte(in), size); err != nil {
+		if _, err := render(context.Background(), []byte(in), size); err != nil {
 			t.Errorf("%.20q: %v", in, err)
 		}
 	}
-	if _, err := render([]byte(strings.Repeat("\x1b[99S", 1<<20)), size); err != errScreenTime {
+	if _, err := render(context.Background(), []byte(strings.Repeat("\x1b[99S", 1<<20)), size); err != errScreenTime {
 		t.Errorf("a million scrolls: %v", err)
 	}
 	if got := clampParams([]byte("a1000000\x1b[38;5;70000mb\x1b]0;99999\x07\u009b99999H\x1b[")); string(got) != "a1000000\x1b[38;5;1000mb\x1b]0;99999\x07\u009b1000H\x1b[" {
@@ -68,7 +70,7 @@ func FuzzScreenIsInert(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, in string) {
-		s, err := render([]byte(in), proc.Size{Cols: 20, Rows: 5})
+		s, err := render(context.Background(), []byte(in), proc.Size{Cols: 20, Rows: 5})
 		if err != nil {
 			return
 		}

@@ -21,15 +21,15 @@ type shell struct{ *Config }
 func (t *shell) Definition() tool.Definition {
 	return tool.Definition{
 		Name: "shell",
-		Description: "Run one program to its end, without a shell in between (argv, e.g. [\"go\",\"test\",\"./...\"]). " +
-			"Standard input is empty unless stdin is given. What it leaves running is ended. For shell syntax or long work use exec_command.",
+		Description: "Run one program to its end, without a shell in between (argv, e.g. [\"go\",\"vet\",\"./...\"]), with few environment variables. " +
+			"What it leaves running is ended. For shell syntax, or more than a minute, use exec_command.",
 		Schema: json.RawMessage(`{
 	"type": "object",
 	"properties": {
 		"argv": {"type": "array", "items": {"type": "string"}, "minItems": 1, "description": "program and arguments"},
 		"workdir": {"type": "string", "description": "relative to the root (default .)"},
-		"timeout_ms": {"type": "integer", "minimum": 1, "maximum": 1800000, "description": "default 120000"},
-		"stdin": {"type": "string", "description": "input, then end of file"},
+		"timeout_ms": {"type": "integer", "minimum": 1, "maximum": 1800000, "description": "default 120000, at most 1800000"},
+		"stdin": {"type": "string", "description": "input (default none), then end of file"},
 		"max_output_tokens": {"type": "integer", "minimum": 1, "maximum": 11250, "description": "default 6000"}
 	},
 	"required": ["argv"],
@@ -164,7 +164,7 @@ func (p *shellPlan) Run(ctx context.Context, _ tool.Reporter) (tool.Result, erro
 	errBudget := budget - min(budget/2, int(min(streams[0].kept.Total(), int64(budget))))
 	d.Stderr, d.StderrOmitted = streams[1].text(errBudget)
 	d.Stdout, d.StdoutOmitted = streams[0].text(budget - len(d.Stderr))
-	d.StdoutBytes, d.StderrBytes = streams[0].bytes, streams[1].bytes
+	d.StdoutBytes, d.StderrBytes = streams[0].kept.Total(), streams[1].kept.Total()
 
 	return tool.Result{Text: d.text(p.timeout), Data: d}, nil
 }
@@ -215,14 +215,12 @@ type stream struct {
 	mu      sync.Mutex // the reader of the stream writes, Run reads after Done
 	decoder termtext.Decoder
 	kept    *capture.HeadTail // decoded
-	bytes   int64             // as they came
 	scratch []byte
 }
 
 func (s *stream) write(p []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.bytes += int64(len(p))
 	text := s.decoder.Decode(s.scratch, p)
 	s.kept.Write(text)
 	if len(text) > 0 && &text[0] != &p[0] {

@@ -15,10 +15,10 @@ func UserShell(environ []string) string {
 	return DefaultShell
 }
 
-// shellArgv is how a shell is given a command line without reading its start-up
+// ShellArgv is how a shell is given a command line without reading its start-up
 // files, or, for login, as a login shell. What still runs is up to the shell:
 // bash reads what BASH_ENV names, zsh its zshenv. It is no security boundary.
-func shellArgv(shell, line string, login bool) []string {
+func ShellArgv(shell, line string, login bool) []string {
 	base := strings.ToLower(path.Base(strings.ReplaceAll(shell, `\`, "/")))
 	switch strings.TrimSuffix(base, ".exe") {
 	case "bash":

@@ -234,10 +234,10 @@ func TestShellArgv(t *testing.T) {
 		{"pwsh", "pwsh -NoLogo -NonInteractive -NoProfile -Command LINE", "pwsh -NoLogo -NonInteractive -Command LINE"},
 		{`C:\Windows\System32\cmd.exe`, `C:\Windows\System32\cmd.exe /d /s /c LINE`, `C:\Windows\System32\cmd.exe /d /s /c LINE`},
 	} {
-		if got := strings.Join(shellArgv(c.shell, "LINE", false), " "); got != c.plain {
+		if got := strings.Join(ShellArgv(c.shell, "LINE", false), " "); got != c.plain {
 			t.Errorf("%s: %s", c.shell, got)
 		}
-		if got := strings.Join(shellArgv(c.shell, "LINE", true), " "); got != c.login {
+		if got := strings.Join(ShellArgv(c.shell, "LINE", true), " "); got != c.login {
 			t.Errorf("%s, login: %s", c.shell, got)
 		}
 	}

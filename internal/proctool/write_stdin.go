@@ -22,7 +22,7 @@ func (t *writeStdin) Definition() tool.Definition {
 	return tool.Definition{
 		Name: "write_stdin",
 		Description: "Poll a session: waits up to yield_time_ms for its end and gives the output since the last poll. " +
-			"With chars or close it sends input, which the user has to approve each time; without a way to ask the user it is refused.",
+			"With chars or close it sends input, which the user has to approve each time.",
 		Schema: json.RawMessage(`{
 	"type": "object",
 	"properties": {
@@ -134,7 +134,7 @@ func (p *writePlan) prompt() *tool.Prompt {
 }
 
 func (p *writePlan) Action() tool.Action {
-	a := tool.Action{Tool: "write_stdin"}
+	a := tool.Action{Tool: "write_stdin", Input: map[string]any{"session_id": p.job.ID(), "chars": p.chars, "close": p.close}}
 	if p.consent != nil {
 		c := *p.consent
 		a.Consent = &c

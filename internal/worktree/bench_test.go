@@ -122,7 +122,7 @@ func BenchmarkUpdate50MB(b *testing.B) {
 	tree := openTree(b, dir, Options{})
 	sum := Digest(content)
 	for b.Loop() {
-		c, err := tree.Update(bg, "f", sum, func(old []byte) ([]byte, error) {
+		c, err := tree.Update(bg, "f", sum, func(_ string, old []byte) ([]byte, error) {
 			next := bytes.Clone(old)
 			next[0]++
 			return next, nil

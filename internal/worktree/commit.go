@@ -56,9 +56,9 @@ func (t *Tree) Commit(ctx context.Context, name string, content []byte, e Expect
 	return t.change(ctx, name, change{create: e.Create, mkdirs: e.Create && e.Mkdirs, expect: e.SHA256, content: content, next: next})
 }
 
-// Update is [Tree.Commit] with the new content computed by f from the old, which has the digest sha256, within the same turn. f must
-// neither change nor keep old; what it returns may share its memory. It can be called more than once. Its error is returned as it is.
-func (t *Tree) Update(ctx context.Context, name, sha256 string, f func(old []byte) ([]byte, error)) (Commit, error) {
+// Update is [Tree.Commit] with the new content computed by f from the old, which has the digest sha256, within the same turn. f is
+// given the path below the root, links resolved, and must neither change nor keep old; what it returns may share its memory. It can be called more than once. Its error is returned as it is.
+func (t *Tree) Update(ctx context.Context, name, sha256 string, f func(path string, old []byte) ([]byte, error)) (Commit, error) {
 	return t.change(ctx, name, change{expect: sha256, update: f})
 }
 
@@ -67,8 +67,8 @@ type change struct {
 	create, mkdirs bool
 	expect         string
 	content        []byte
-	next           *digested                    // of content; nil before update ran
-	update         func([]byte) ([]byte, error) // nil: content is given
+	next           *digested                            // of content; nil before update ran
+	update         func(string, []byte) ([]byte, error) // nil: content is given
 }
 
 const (
@@ -443,7 +443,7 @@ func (t *Tree) decide(p *place, ch *change, old *target) (same bool, err error) 
 	case ch.update != nil && old.sum.hex() != ch.expect:
 		return false, &Error{Reason: Stale, Path: p.asked, Current: old.sum.hex()}
 	case ch.update != nil:
-		next, err := ch.update(old.content)
+		next, err := ch.update(p.path(), old.content)
 		if err != nil {
 			return false, updateError{err}
 		}

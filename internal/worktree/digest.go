@@ -27,10 +27,6 @@ type identity struct {
 	changed       int64
 }
 
-func (id identity) sameFile(other identity) bool {
-	return id.device == other.device && id.inode == other.inode
-}
-
 const (
 	// A file that changed this recently can change again without a new time: clocks of file systems tick in steps of up
 	// to 2 s (FAT; ext4 and others some ms).

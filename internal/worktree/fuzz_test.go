@@ -136,6 +136,7 @@ func FuzzPathStaysInside(f *testing.F) {
 	dir, err := filepath.EvalSymlinks(f.TempDir())
 	must(f, err)
 	in, out := filepath.Join(dir, "W"), filepath.Join(dir, "O")
+	links := true
 	reset := func(t testing.TB) {
 		must(t, os.RemoveAll(in))
 		must(t, os.MkdirAll(filepath.Join(in, "sub", "deep"), 0o755))
@@ -143,7 +144,13 @@ func FuzzPathStaysInside(f *testing.F) {
 		for name, target := range map[string]string{
 			"link": "../O", "leak": "../O/secret", "dang": "../O/new", "abs": out, "up": "..", "loop": "loop", "in": "sub", "root": ".", "sub/up": "../..", "ab": in,
 		} {
-			must(t, os.Symlink(target, filepath.Join(in, name)))
+			if err := symlink(target, filepath.Join(in, name)); err != nil {
+				if links {
+					t.Log("without links:", err)
+				}
+				links = false
+				break
+			}
 		}
 	}
 	must(f, os.Mkdir(out, 0o755))

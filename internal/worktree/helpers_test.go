@@ -2,15 +2,11 @@ package worktree
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
-	"hash"
 	"os"
 	"testing"
 	"time"
 )
-
-func newHash() hash.Hash { return sha256.New() }
 
 func unwrapAll(err error) error { return errors.Unwrap(err) }
 

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"strings"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -17,6 +18,9 @@ const (
 
 // maxNameBytes bounds a whole name: the longest path that Windows takes, and eight times Linux's.
 const maxNameBytes = 32 << 10
+
+// maxPartUnits is what the file systems of Windows take for one component, in units of UTF-16.
+const maxPartUnits = 255
 
 // rooted is an absolute path in parts. volume is "" on posix; on Windows it is a drive ("c:") or a share ("//server/share"), folded.
 type rooted struct {
@@ -169,10 +173,15 @@ func (r rules) badPart(p string) string {
 	if !utf8.ValidString(p) {
 		return "not_utf8" // it would be stored as a different name
 	}
+	units := 0
 	for _, c := range p {
 		if c < 0x20 || strings.ContainsRune(`<>:"/\|?*`, c) {
 			return "bad_character" // ":" also names a stream of a file
 		}
+		units += utf16.RuneLen(c)
+	}
+	if units > maxPartUnits {
+		return "too_long" // not left to the system: a rename to such a name fails with no telling word
 	}
 	if last := p[len(p)-1]; last == '.' || last == ' ' {
 		return "trailing" // dropped in silence by the system: another spelling of another name

@@ -27,6 +27,7 @@ func TestWindowsNames_F1(t *testing.T) {
 		`a<b`: "bad_character", "a\tb": "bad_character", `a"b`: "bad_character", `nul`: "reserved", `NUL.txt`: "reserved", `sub\CON`: "reserved", `con .txt`: "reserved", `Aux\f`: "reserved", `COM1`: "reserved", `com¹.x`: "reserved", `lpt9.tar.gz`: "reserved",
 		`CONIN$`: "reserved", `f.`: "trailing", `f `: "trailing", `.git.\config`: "trailing", `...`: "trailing", `sub \f`: "trailing", "\xff": "not_utf8",
 		`C:\Users\Me\W\nul`: "reserved", strings.Repeat("n", maxNameBytes+1): "too_long",
+		strings.Repeat("日", 255): strings.Repeat("日", 255), `a\` + strings.Repeat("n", 256): "too_long", strings.Repeat("🎉", 128): "too_long",
 	} {
 		n, reason, what := windowsRules.parse(roots, s)
 		got := strings.Join(n.parts, " ")

@@ -2,13 +2,11 @@
 
 package worktree
 
-import (
-	"syscall"
-	"testing"
-)
+import "syscall"
 
 func makeFIFO(path string) error { return syscall.Mkfifo(path, 0o644) }
 
 const durableHere = true
 
-func tempDir(t testing.TB) string { return t.TempDir() }
+// movesInUse: an open folder can be moved as any other.
+const movesInUse = true

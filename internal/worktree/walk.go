@@ -328,11 +328,20 @@ func (t *Tree) makeDir(p *place, part string) error {
 	return err
 }
 
-// undoDirs takes back the folders that the walk made, innermost first; one that is in use by now stays.
+// undoDirs takes back the folders that the walk made, innermost first; one that is in use by now stays. Each is let go before it
+// is removed, since file systems without the deletion of POSIX (FAT, some shares) keep an open folder, and with it the one around
+// it. After this the place can only be closed.
 func (p *place) undoDirs() {
+	if len(p.made) == 0 {
+		return
+	}
+	p.release(p.dir)
 	for i := len(p.made) - 1; i >= 0; i-- {
-		if p.made[i].in.Remove(p.made[i].name) != nil {
+		m := p.made[i]
+		if m.in.Remove(m.name) != nil {
 			return
 		}
+		p.made = p.made[:i]
+		p.release(m.in)
 	}
 }

@@ -77,6 +77,18 @@ func (a *answer) standIn() *sdk.CallToolResult {
 	return r
 }
 
+// whole is the answer for a connection that is the SDK's.
+func (a *answer) whole() *sdk.CallToolResult {
+	var text string
+	_ = json.Unmarshal(a.text, &text) // nil where it could not be encoded
+	r := a.standIn()
+	r.Content = []sdk.Content{&sdk.TextContent{Text: text}}
+	for key := range r.Meta {
+		r.Meta[key] = json.RawMessage(a.data)
+	}
+	return r
+}
+
 // appendInto appends an encoded result, with text and data in the place of the
 // marks. A nil answer leaves the result as it is.
 func (a *answer) appendInto(line, result []byte) []byte {

@@ -41,7 +41,7 @@ func TestClient(t *testing.T) {
 				if err != nil || len(list.Tools) != 10 || list.CacheScope != "private" {
 					t.Fatalf("list: %v, %+v", err, list)
 				}
-				for i, d := range visible(newSuite().Definitions()) {
+				for i, d := range (Config{}).visible(newSuite().Definitions()) {
 					if got := list.Tools[i]; got.Name != d.Name || got.Description != d.Description || got.OutputSchema != nil {
 						t.Errorf("tool %d: %+v", i, got)
 					}

@@ -15,6 +15,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/belayhq/belay/internal/jsontext"
 )
 
 const (
@@ -22,12 +24,15 @@ const (
 	// The largest that makes sense, a replace of some megabytes, fits.
 	maxLine = 8 << 20
 	// maxFlight and maxFlightBytes bound the requests that are read and not yet
-	// answered. Clients send a few at a time; what is over is refused, not
-	// queued. The reserve is for what is no call of a tool, so that a client
+	// answered, and the answers that wait for the peer to read. Clients send a few
+	// at a time; what is over is refused, not queued. The reserve is for what is no call of a tool, so that a client
 	// that fills up on long calls still gets its pings answered.
 	maxFlight      = 512
 	flightReserve  = 64
 	maxFlightBytes = 64 << 20
+	// maxRefusals bounds the refusals that wait for the peer to read. What is over
+	// is dropped: a peer that sends and does not read has no use for them.
+	maxRefusals = 1024
 	// maxErrorText bounds the text of an error, in bytes: some texts of the SDK
 	// quote the request.
 	maxErrorText = 512
@@ -51,11 +56,12 @@ type conn struct {
 	out   io.Writer
 	calls context.Context // done when all calls in flight have to end
 
-	mu      sync.Mutex
-	flight  map[jsonrpc.ID]*call // by the id, until the answer is handed over for writing
-	open    int                  // requests whose answer is not yet written
-	bytes   int                  // of their lines
-	settled chan struct{}        // holds one: a request was answered
+	mu       sync.Mutex
+	flight   map[jsonrpc.ID]*call // by the id, until the answer is handed over for writing
+	open     int                  // requests whose answer is not yet written, refusals among them
+	bytes    int                  // of their lines, and of answers that wait to be written
+	refusals int                  // that wait to be written
+	settled  chan struct{}        // holds one: a request was answered
 
 	writing sync.Mutex // held over one whole message, so that none is interleaved
 
@@ -176,7 +182,7 @@ func (c *conn) receive(line []byte) jsonrpc.Message {
 		c.refuse(m.id, &refusal{codeInvalidRequest, "the method is a string"})
 		return nil
 	}
-	method := unquote(m.method)
+	method := jsontext.Unquote(m.method)
 	if m.id == nil {
 		return c.notification(method, &m)
 	}
@@ -295,9 +301,14 @@ func (c *conn) Write(_ context.Context, msg jsonrpc.Message) error {
 	if request.cancelled {
 		return nil
 	}
+	line := encode(response, request.answer)
+	c.mu.Lock()
+	c.bytes += len(line)
+	request.size += len(line)
+	c.mu.Unlock()
 	// Where send reports true the answer is written: what counts as delivered
 	// then, counts from here.
-	c.send(encode(response, request.answer))
+	c.send(line)
 	return nil
 }
 
@@ -347,8 +358,22 @@ func (c *conn) refuse(literal []byte, no *refusal) {
 	if !ok || c.flight[id] != nil {
 		id = jsonrpc.ID{}
 	}
+	if c.refusals == maxRefusals {
+		c.mu.Unlock()
+		return
+	}
+	c.refusals++
+	c.open++
 	c.mu.Unlock()
-	c.send(encode(&jsonrpc.Response{ID: id, Error: &jsonrpc.Error{Code: no.code, Message: no.text}}, nil))
+	// Not here: this is the one who reads, and who has to see the end of the input
+	// also where the peer reads nothing any more.
+	go func() {
+		c.send(encode(&jsonrpc.Response{ID: id, Error: &jsonrpc.Error{Code: no.code, Message: no.text}}, nil))
+		c.mu.Lock()
+		c.refusals--
+		c.mu.Unlock()
+		c.settle(&call{})
+	}()
 }
 
 // send reports whether the line is written.

@@ -7,6 +7,7 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/belayhq/belay/internal/jsontext"
 	"github.com/belayhq/belay/tool"
 )
 
@@ -18,11 +19,14 @@ var (
 	hiddenArguments = map[string][]string{"exec_command": {"completion_mode", "notify_on_exit"}}
 )
 
-// visible is the definitions without what is hidden, in their order.
-func visible(all []tool.Definition) []tool.Definition {
+// visible is the definitions that are served, without what is hidden, in their order.
+func (c Config) visible(all []tool.Definition) []tool.Definition {
 	var out []tool.Definition
 	for _, d := range all {
-		if slices.Contains(hiddenTools, d.Name) {
+		switch {
+		case slices.Contains(hiddenTools, d.Name),
+			c.Tools != nil && !slices.Contains(c.Tools, d.Name),
+			c.ReadOnly && d.Effect != tool.ReadOnly:
 			continue
 		}
 		if hidden := hiddenArguments[d.Name]; hidden != nil {
@@ -40,10 +44,17 @@ func visible(all []tool.Definition) []tool.Definition {
 func listing(d tool.Definition) *sdk.Tool {
 	destructive := d.Effect == tool.Mutating
 	open := d.Replay == tool.Unsafe
+	var meta sdk.Meta
+	if d.Name == "write_stdin" {
+		// Claude Code then asks its user as well, also where a rule of theirs would
+		// let the call pass.
+		meta = sdk.Meta{"anthropic/requiresUserInteraction": true}
+	}
 	return &sdk.Tool{
+		Meta:        meta,
 		Name:        d.Name,
 		Description: d.Description,
-		InputSchema: d.Schema,
+		InputSchema: withoutBounds(d.Schema),
 		Annotations: &sdk.ToolAnnotations{
 			ReadOnlyHint:    d.Effect == tool.ReadOnly,
 			DestructiveHint: &destructive,
@@ -51,6 +62,34 @@ func listing(d tool.Definition) *sdk.Tool {
 			OpenWorldHint:   &open,
 		},
 	}
+}
+
+// withoutBounds is a schema as it is listed: without the ranges of its arguments. They
+// are a sixteenth of the list, which every conversation pays for; a call out of range is
+// clamped, or refused with an error that names argument and range. A client that holds
+// its model to them would refuse what belay clamps.
+func withoutBounds(schema json.RawMessage) json.RawMessage {
+	var strip func(text []byte, names bool) []byte
+	strip = func(text []byte, names bool) []byte { // names: its members are arguments
+		if len(text) == 0 || text[0] != '{' {
+			return text
+		}
+		out, ok := filterMembers(text, func(name string, value []byte) []byte {
+			if names {
+				return strip(value, false)
+			}
+			switch name {
+			case "minimum", "maximum", "minItems", "maxItems":
+				return nil
+			}
+			return strip(value, name == "properties")
+		})
+		if !ok {
+			return text
+		}
+		return out
+	}
+	return strip(schema, false)
 }
 
 // withoutProperties is a schema whose properties lack some names; the rest keeps
@@ -78,7 +117,7 @@ func withoutProperties(schema json.RawMessage, names []string) json.RawMessage {
 // a member.
 func filterMembers(text []byte, keep func(name string, value []byte) []byte) ([]byte, bool) {
 	out := []byte{'{'}
-	ok := object(text, func(name string, value []byte) {
+	ok := jsontext.Object(text, func(name string, value []byte) {
 		if value = keep(name, value); value == nil {
 			return
 		}
@@ -98,7 +137,7 @@ func refuseHidden(d tool.Definition, arguments []byte) *tool.Error {
 		return nil
 	}
 	given := ""
-	object(arguments, func(name string, _ []byte) {
+	jsontext.Object(arguments, func(name string, _ []byte) {
 		if given == "" && slices.Contains(hidden, name) {
 			given = name
 		}
@@ -107,9 +146,9 @@ func refuseHidden(d tool.Definition, arguments []byte) *tool.Error {
 		return nil
 	}
 	var known []string
-	object(d.Schema, func(name string, value []byte) {
+	jsontext.Object(d.Schema, func(name string, value []byte) {
 		if name == "properties" {
-			object(value, func(name string, _ []byte) { known = append(known, name) })
+			jsontext.Object(value, func(name string, _ []byte) { known = append(known, name) })
 		}
 	})
 	return tool.Invalid(given, "no such argument; known: "+strings.Join(known, " "))

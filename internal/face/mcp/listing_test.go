@@ -33,7 +33,7 @@ func TestHints(t *testing.T) {
 func TestHidden(t *testing.T) {
 	t.Parallel()
 	schema := json.RawMessage(`{"type":"object", "properties" : {"cmd":{"type":"string","description":"<\u00e9>"},"notify_on_exit":{"x":["}",{"y":1}]} , "completion_mode":{},"mode":{}},"required":["cmd"]}`)
-	got := visible([]tool.Definition{
+	got := Config{}.visible([]tool.Definition{
 		def("exec_ack", tool.Mutating, tool.Idempotent, schema),
 		def("exec_command", tool.Mutating, tool.Unsafe, schema),
 		def("shell", tool.Mutating, tool.Unsafe, schema),
@@ -54,7 +54,7 @@ func TestHidden(t *testing.T) {
 // said about confirmation, and name no tool that is not listed.
 func TestInstructions(t *testing.T) {
 	t.Parallel()
-	all := visible(newSuite().Definitions())
+	all := Config{}.visible(newSuite().Definitions())
 	full := instructions(all)
 	if len(full) > maxInstructions {
 		t.Errorf("%d bytes", len(full))
@@ -88,6 +88,20 @@ func TestInstructions(t *testing.T) {
 		}
 		if !strings.HasPrefix(text, "belay acts") || strings.Contains(text, "  ") || strings.Contains(text, "\n\n") || strings.HasSuffix(text, "\n") {
 			t.Fatalf("malformed: %q", text)
+		}
+	}
+}
+
+// Ranges are not listed, at any depth; arguments of such a name are.
+func TestWithoutBounds(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		`{"type":"object","properties":{"minimum":{"type":"integer","minimum":1},"x":{"type":"array","minItems":1,"items":{"properties":{"maximum":{"maximum":2}}}}}}`: `{"type":"object","properties":{"minimum":{"type":"integer"},"x":{"type":"array","items":{"properties":{"maximum":{}}}}}}`,
+		`[1]`: `[1]`,
+		``:    ``,
+	} {
+		if got := string(withoutBounds(json.RawMessage(in))); got != want {
+			t.Errorf("%s became %s, want %s", in, got, want)
 		}
 	}
 }

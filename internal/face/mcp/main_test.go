@@ -21,6 +21,9 @@ import (
 const serveEnv = "BELAY_TEST_SERVE_MCP"
 
 func TestMain(m *testing.M) {
+	if conformanceMain() {
+		os.Exit(0)
+	}
 	if os.Getenv(serveEnv) != "" {
 		signal.Ignore(syscall.SIGPIPE) // as the program does
 		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -41,6 +44,7 @@ type suite struct {
 	started chan string   // the ids of calls that began and wait
 	release chan struct{} // ends the calls of exec_wait, which heeds nothing else, and exec_output
 	onCall  func(error)   // told how each call ended; may be nil
+	asking  bool          // each call asks first
 }
 
 func newSuite() *suite {
@@ -115,12 +119,17 @@ func (s *suite) Definitions() (all []tool.Definition) {
 	return all
 }
 
-func (s *suite) Call(ctx context.Context, _ coding.Caller, call tool.Call) (result tool.Result, err error) {
+func (s *suite) Call(ctx context.Context, caller coding.Caller, call tool.Call) (result tool.Result, err error) {
 	if s.onCall != nil {
 		defer func() { s.onCall(err) }()
 	}
 	if err := ctx.Err(); err != nil {
 		return tool.Result{}, tool.Stopped(err)
+	}
+	if s.asking {
+		if err := ask(ctx, caller); err != nil {
+			return tool.Result{}, err
+		}
 	}
 	for _, f := range s.tools {
 		if f.definition.Name == call.Name && f.run != nil {

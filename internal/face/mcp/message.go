@@ -7,6 +7,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"github.com/belayhq/belay/internal/jsontext"
 )
 
 // A message is one line of the peer, as it is spelled there: each field is a
@@ -43,10 +45,10 @@ func parse(line []byte) (m message, no *refusal) {
 	if !utf8.Valid(line) {
 		return m, &refusal{codeParse, "the line is not UTF-8"}
 	}
-	w := walker{text: line}
-	w.space()
-	if w.peek() != '{' {
-		if w.value() && w.end() {
+	w := jsontext.Walker{Text: line}
+	w.Space()
+	if w.Peek() != '{' {
+		if w.Value() && w.End() {
 			return m, &refusal{codeInvalidRequest, "a message is one JSON object; there are no batches"}
 		}
 		return m, &refusal{codeParse, "the line is not JSON"}
@@ -56,10 +58,10 @@ func parse(line []byte) (m message, no *refusal) {
 		twice = twice || *field != nil
 		*field = value
 	}
-	ok := w.object(func(name []byte) bool {
-		start := w.at
+	ok := w.Object(func(name []byte) bool {
+		start := w.At
 		var field *[]byte
-		switch unquote(name) {
+		switch jsontext.Unquote(name) {
 		case "jsonrpc":
 			field = &m.version
 		case "id":
@@ -71,19 +73,19 @@ func parse(line []byte) (m message, no *refusal) {
 		case "params":
 			ok := m.walkParams(&w, set)
 			if ok {
-				set(&m.params, line[start:w.at])
+				set(&m.params, line[start:w.At])
 			}
 			return ok
 		}
-		ok := w.value()
+		ok := w.Value()
 		// a number at the very end of a line that was cut may go on
-		if ok && field != nil && w.at < len(line) {
-			set(field, line[start:w.at])
+		if ok && field != nil && w.At < len(line) {
+			set(field, line[start:w.At])
 		}
 		return ok
 	})
 	switch {
-	case !ok || !w.end():
+	case !ok || !w.End():
 		return m, &refusal{codeParse, "the line is not JSON"}
 	case twice:
 		return m, &refusal{codeInvalidRequest, "a name is given twice"}
@@ -98,22 +100,22 @@ func parse(line []byte) (m message, no *refusal) {
 
 // walkParams steps over the params, and notes of them what the connection has to
 // know, so that the arguments of a call are stepped over once only.
-func (m *message) walkParams(w *walker, set func(*[]byte, []byte)) bool {
-	if w.peek() != '{' {
-		return w.value()
+func (m *message) walkParams(w *jsontext.Walker, set func(*[]byte, []byte)) bool {
+	if w.Peek() != '{' {
+		return w.Value()
 	}
-	params := w.at
-	return w.object(func(name []byte) bool {
-		start := w.at
-		if !w.value() {
+	params := w.At
+	return w.Object(func(name []byte) bool {
+		start := w.At
+		if !w.Value() {
 			return false
 		}
-		switch unquote(name) {
+		switch jsontext.Unquote(name) {
 		case "arguments":
 			m.argumentsAt = start - params
-			set(&m.arguments, w.text[start:w.at])
+			set(&m.arguments, w.Text[start:w.At])
 		case "requestId":
-			set(&m.requestID, w.text[start:w.at])
+			set(&m.requestID, w.Text[start:w.At])
 		}
 		return true
 	})

@@ -38,13 +38,18 @@ func newPeer(t *testing.T, s Suite) *peer {
 
 func newPeerIn(t *testing.T, s Suite, b bounds) *peer {
 	t.Helper()
+	return newPeerWith(t, s, Config{Version: "1.2.3"}, b)
+}
+
+func newPeerWith(t *testing.T, s Suite, c Config, b bounds) *peer {
+	t.Helper()
 	inR, inW := pipe(t)
 	outR, outW := pipe(t)
 	ctx, stop := context.WithCancel(context.Background())
 	own, _ := s.(*suite)
 	p := &peer{t: t, suite: own, in: inW, out: outR, lines: bufio.NewReader(outR), served: make(chan error, 1), stop: stop}
 	go func() {
-		err := serve(ctx, s, Config{Version: "1.2.3"}, inR, piecemeal{outW}, b)
+		err := serve(ctx, s, c, inR, piecemeal{outW}, b)
 		outW.Close()
 		p.served <- err
 	}()

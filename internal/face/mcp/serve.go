@@ -8,9 +8,11 @@
 //
 // It does not promise an answer to a request that the peer cancelled (MCP asks
 // for none), nor to one that is still running when the server has to go. It
-// takes no batches: MCP has none since 2025-06-18. It sends no request, so it asks
-// nobody for approval, and no notification but the acknowledgement that
-// subscriptions/listen asks for.
+// takes no batches: MCP has none since 2025-06-18. The one request that it sends is the
+// question to the user, to a client that declared that it can ask; the only
+// notifications are progress, for a call that asked for it, and the acknowledgement that
+// subscriptions/listen asks for. That there is a person behind a yes it cannot know: a
+// client, or its hooks, can answer for the user.
 //
 // Requests run concurrently. A client is served until its input ends, its
 // output is gone, or the context is done, whichever is first.
@@ -39,6 +41,15 @@ type Suite interface {
 // Config is what the server says about itself.
 type Config struct {
 	Version string // of belay
+	// Tools are the names of those that are served [all]; ReadOnly leaves out those
+	// that can change something.
+	Tools    []string
+	ReadOnly bool
+	// MaxWait takes the place of what a call may wait by the table of known clients
+	// [that table]. The tools' own bounds hold all the same.
+	MaxWait time.Duration
+
+	beat time.Duration // between two messages of progress [beat]
 }
 
 // bounds are how long an end may take.
@@ -73,11 +84,14 @@ func Serve(ctx context.Context, suite Suite, c Config, in io.ReadCloser, out io.
 }
 
 func serve(ctx context.Context, suite Suite, c Config, in io.ReadCloser, out io.Writer, b bounds) error {
+	if c.beat == 0 {
+		c.beat = beat
+	}
 	calls, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	conn := newConn(calls, in, out)
 	defer conn.Close()
-	if _, err := newServer(suite, c, conn).Connect(ctx, conn, nil); err != nil {
+	if _, err := newFace(calls, suite, c, conn).server().Connect(ctx, conn, nil); err != nil {
 		return err
 	}
 	select {

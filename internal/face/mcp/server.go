@@ -3,6 +3,8 @@ package mcp
 import (
 	"context"
 	"encoding/json"
+	"strconv"
+	"sync/atomic"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -27,17 +29,24 @@ type callKey struct{}
 
 // A face is a suite as an MCP server.
 type face struct {
-	suite Suite
-	conn  *conn
+	suite   Suite
+	config  Config
+	calls   context.Context // done when all calls have to end
+	conn    *conn           // nil over HTTP, where the SDK has the connections
+	desk    *desk
+	counter atomic.Uint64 // of calls over HTTP, whose own ids may be the same in two sessions
 
 	tools  map[string]tool.Definition
 	listed []*sdk.Tool // in the suite's order
 }
 
-func newServer(suite Suite, c Config, conn *conn) *sdk.Server {
-	f := &face{suite: suite, conn: conn, tools: map[string]tool.Definition{}}
-	definitions := visible(suite.Definitions())
-	server := sdk.NewServer(&sdk.Implementation{Name: "belay", Version: c.Version}, &sdk.ServerOptions{
+func newFace(calls context.Context, suite Suite, c Config, conn *conn) *face {
+	return &face{suite: suite, config: c, calls: calls, conn: conn, desk: newDesk(), tools: map[string]tool.Definition{}, listed: []*sdk.Tool{}}
+}
+
+func (f *face) server() *sdk.Server {
+	definitions := f.config.visible(f.suite.Definitions())
+	server := sdk.NewServer(&sdk.Implementation{Name: "belay", Version: f.config.Version}, &sdk.ServerOptions{
 		Instructions: instructions(definitions),
 		// Without this the SDK adds logging; diagnostics go to standard error.
 		Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{ListChanged: false}},
@@ -73,7 +82,7 @@ func (f *face) served(next sdk.MethodHandler) sdk.MethodHandler {
 			if p == nil {
 				return next(ctx, method, req)
 			}
-			c := f.conn.find(p.Arguments)
+			c := f.request(p)
 			if c == nil { // never: receive put its id there
 				return nil, &jsonrpc.Error{Code: codeInternal, Message: "internal error"}
 			}
@@ -94,29 +103,94 @@ func (f *face) served(next sdk.MethodHandler) sdk.MethodHandler {
 	}
 }
 
+// request is the call of a tools/call.
+func (f *face) request(p *sdk.CallToolParamsRaw) *call {
+	if f.conn != nil {
+		return f.conn.find(p.Arguments)
+	}
+	return &call{id: strconv.AppendUint(nil, f.counter.Add(1), 10), ctx: f.calls, arguments: p.Arguments}
+}
+
 // call leaves the answer with the call in flight, for the connection to write,
-// and gives the SDK its stand-in.
-func (f *face) call(ctx context.Context, _ *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+// and gives the SDK its stand-in. Over HTTP the SDK gets the answer itself.
+func (f *face) call(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 	c := ctx.Value(callKey{}).(*call)
+	end := every(ctx, f.config.beat, req.Session, req.Params.GetProgressToken())
+	a, q, err := f.outcome(ctx, c, req)
+	end()
+	if err != nil {
+		return nil, err
+	}
+	if q != nil {
+		return &sdk.CallToolResult{InputRequests: sdk.InputRequestMap{questionID: q.params}, RequestState: q.state}, nil
+	}
+	if f.conn == nil {
+		return a.whole(), nil
+	}
+	c.answer = a
+	return a.standIn(), nil
+}
+
+// outcome is an answer, or the question that has to be answered first. The error is one
+// of the request, not of the call.
+func (f *face) outcome(ctx context.Context, c *call, req *sdk.CallToolRequest) (*answer, *question, error) {
 	d, known := f.tools[c.tool]
 	if !known {
-		c.answer = failed(tool.NewError(tool.UnknownTool))
-	} else if e := refuseHidden(d, c.arguments); e != nil {
-		c.answer = failed(e)
-	} else {
-		c.answer = f.run(ctx, d, tool.Call{ID: string(c.id), Name: d.Name, Args: c.arguments})
+		return failed(tool.NewError(tool.UnknownTool)), nil, nil
 	}
-	return c.answer.standIn(), nil
+	if e := refuseHidden(d, c.arguments); e != nil {
+		return failed(e), nil, nil
+	}
+	can := eraOf(req)
+	if req.Params.RequestState != "" {
+		e, err := f.desk.resume(req.Params, d.Name, c.arguments, can == modern)
+		if err == errForged {
+			return nil, nil, err
+		}
+		if err != nil {
+			return failed(own(err, d.Effect)), nil, nil
+		}
+		a, q := e.attend(ctx)
+		return a, q, nil
+	}
+	args := c.arguments
+	if hasPace(d) {
+		name := ""
+		if info := req.ClientInfo(); info != nil {
+			name = info.Name
+		}
+		args = paced(d, args, paceOf(name), req.Params.GetProgressToken() != nil, f.config.MaxWait)
+	}
+	call := tool.Call{ID: string(c.id), Name: d.Name, Args: args}
+	switch can {
+	case legacy:
+		return f.run(ctx, coding.Caller{Asker: dialog{req.Session}}, d, call), nil, nil
+	case modern:
+		a, q := f.send(d, call, c.arguments).attend(ctx)
+		return a, q, nil
+	}
+	return f.run(ctx, coding.Caller{}, d, call), nil, nil
+}
+
+// send starts a call that can outlive its request.
+func (f *face) send(d tool.Definition, call tool.Call, asked []byte) *errand {
+	ctx, cancel := context.WithCancel(f.calls)
+	e := &errand{desk: f.desk, name: d.Name, args: asked, cancel: cancel, asked: make(chan *question), done: make(chan *answer, 1)}
+	go func() {
+		defer cancel()
+		e.done <- f.run(ctx, coding.Caller{Asker: e}, d, call)
+	}()
+	return e
 }
 
 // run makes one call of the suite.
-func (f *face) run(ctx context.Context, d tool.Definition, call tool.Call) (a *answer) {
+func (f *face) run(ctx context.Context, caller coding.Caller, d tool.Definition, call tool.Call) (a *answer) {
 	defer func() {
 		if recover() != nil {
 			a = failed(broken(d.Effect))
 		}
 	}()
-	result, err := f.suite.Call(ctx, coding.Caller{}, call)
+	result, err := f.suite.Call(ctx, caller, call)
 	if err != nil {
 		return failed(own(err, d.Effect))
 	}

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/belayhq/belay/internal/jsontext"
 )
 
 // FuzzWalkerAgreesWithEncodingJSON holds the walker to the grammar of
@@ -20,15 +22,15 @@ func FuzzWalkerAgreesWithEncodingJSON(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		w := walker{text: []byte(text)}
-		w.space()
-		got, want := w.value() && w.end(), json.Valid([]byte(text))
-		if got != want && (!want || depth(text) <= maxDepth) {
+		w := jsontext.Walker{Text: []byte(text)}
+		w.Space()
+		got, want := w.Value() && w.End(), json.Valid([]byte(text))
+		if got != want && (!want || depth(text) <= jsontext.MaxDepth) {
 			t.Fatalf("%q: walker says %v, encoding/json %v", text, got, want)
 		}
 		m, no := parse([]byte(text))
 		if no != nil {
-			if no.code == codeParse && want && utf8.ValidString(text) && depth(text) <= maxDepth {
+			if no.code == codeParse && want && utf8.ValidString(text) && depth(text) <= jsontext.MaxDepth {
 				t.Fatalf("%q is JSON, and refused as none", text)
 			}
 			return
@@ -111,7 +113,7 @@ func FuzzIDComesBack(f *testing.F) {
 func TestDepthIsBounded(t *testing.T) {
 	t.Parallel()
 	p := newPeer(t, newSuite()).hello()
-	for _, n := range []int{maxDepth + 1, 1_000_000} {
+	for _, n := range []int{jsontext.MaxDepth + 1, 1_000_000} {
 		p.send(strings.Repeat("[", n) + strings.Repeat("]", n))
 		if r := p.reply(); r.Error == nil || r.Error.Code != codeParse {
 			t.Errorf("%d deep: %+v", n, r)
@@ -147,13 +149,16 @@ func FuzzAnyLineIsAnsweredAtMostOnce(f *testing.F) {
 		p := newPeer(t, newSuite()).hello()
 		p.send(line)
 		first := p.sendUntil(`{"jsonrpc":"2.0","id":"fuzz-end","method":"no/such"}`, `"fuzz-end"`)
+		if _, no := parse([]byte(line)); no != nil && no.code == codeParse && strings.Trim(line, " \t\r") != "" && len(first) == 0 {
+			first = append(first, p.line()) // a refusal waits for nobody, and so may come a little later
+		}
 		if len(first) > 1 && !strings.Contains(line, "subscriptions/listen") {
 			t.Fatalf("%q was answered by %q", line, first)
 		}
 		if _, no := parse([]byte(line)); no != nil && strings.Trim(line, " \t\r") != "" && len(first) == 0 {
 			var m map[string]json.RawMessage
 			if json.Unmarshal([]byte(line), &m) != nil || m["result"] == nil && m["error"] == nil {
-				t.Fatalf("%q was not answered", line)
+				p.line() // fails the test where nothing comes
 			}
 		}
 	})
