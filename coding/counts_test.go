@@ -12,7 +12,7 @@ func TestCountsOfBinaryOutputAddUp(t *testing.T) {
 		t.Fatal(e.Message())
 	}
 	observed, omitted := data["stdout_bytes"].(float64), data["stdout_omitted"].(float64)
-	if observed < 300000 || omitted <= 0 || omitted >= observed {
+	if observed != 300000 || omitted <= 0 || omitted >= observed {
 		t.Errorf("%v bytes observed, %v omitted", observed, omitted)
 	}
 }

@@ -6,14 +6,12 @@ import (
 	"context"
 	"errors"
 	"io"
-	"os"
 
 	"golang.org/x/sys/unix"
 )
 
 // tty is the controlling terminal of the program while a question is on it.
 type tty struct {
-	file *os.File
 	fd   int
 	was  unix.Termios
 	wake [2]int // a pipe: a write to it ends a wait

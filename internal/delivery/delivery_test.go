@@ -235,7 +235,6 @@ type event struct {
 	form    Form
 	task    Task
 	end     End
-	at      Boundary
 }
 
 // allowed tells whether the history lets the session's notice wait now: it was asked for,

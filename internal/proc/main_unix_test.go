@@ -128,16 +128,6 @@ func command(t testing.TB, argv ...string) (Spec, *collected) {
 	return Spec{Path: path, Argv: argv, Env: env, Dir: t.TempDir(), Mark: mark, Output: c.write}, c
 }
 
-func helper(t testing.TB, name string, args ...string) (Spec, *collected) {
-	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, c := command(t, append([]string{self, "helper:" + name}, args...)...)
-	return s, c
-}
-
 func start(t testing.TB, s Spec) *Proc {
 	t.Helper()
 	p, err := Start(context.Background(), s)
@@ -242,11 +232,4 @@ func markedProcesses(mark string) (left []string) {
 		left = append(left, fmt.Sprintf("%d %q", pid, cmd))
 	}
 	return left
-}
-
-func names(list []Member) (out []string) {
-	for _, m := range list {
-		out = append(out, m.Name)
-	}
-	return out
 }

@@ -157,9 +157,6 @@ func (p *shellPlan) Run(ctx context.Context, _ tool.Reporter) (tool.Result, erro
 	d.LeftBehind, d.LeftOmitted = leftFacts(exit.Left)
 
 	// each stream has half of the budget, and what the other leaves of its own
-	for i := range streams {
-		streams[i].finish()
-	}
 	budget := max(0, contentRoom(p.budget, d.Ended, d.LeftBehind, d.LeftOmitted)-len(stderrMark))
 	errBudget := budget - min(budget/2, int(min(streams[0].kept.Total(), int64(budget))))
 	d.Stderr, d.StderrOmitted = streams[1].text(errBudget)
@@ -210,36 +207,25 @@ func (d *shellData) text(timeout time.Duration) string {
 	return h.Text(body + d.Ended.hint(body))
 }
 
-// A stream is one output of a one-shot command.
+// A stream is one output of a one-shot command, kept as it came: what is counted are
+// its own bytes. It is decoded and cleaned when it is shown.
 type stream struct {
-	mu      sync.Mutex // the reader of the stream writes, Run reads after Done
-	decoder termtext.Decoder
-	kept    *capture.HeadTail // decoded
-	scratch []byte
+	mu   sync.Mutex // the reader of the stream writes, Run reads after Done
+	kept *capture.HeadTail
 }
 
 func (s *stream) write(p []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	text := s.decoder.Decode(s.scratch, p)
-	s.kept.Write(text)
-	if len(text) > 0 && &text[0] != &p[0] {
-		s.scratch = text[:0]
-	}
-}
-
-func (s *stream) finish() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.kept.Write(s.decoder.Flush(nil))
+	s.kept.Write(p)
 }
 
 // lookBack is how much of what is in front of the tail is looked at, to know whether
 // the tail starts within a terminal sequence: all that is kept, up to this.
 const lookBack = 1 << 20
 
-// text is the clean text within a budget of bytes, and how much of the decoded
-// stream is left out of it.
+// text is the clean text within a budget of bytes, and how much of the stream is left
+// out of it.
 func (s *stream) text(budget int) (text string, omitted int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

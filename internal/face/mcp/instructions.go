@@ -6,9 +6,6 @@ import (
 	"github.com/belayhq/belay/tool"
 )
 
-// maxInstructions bounds the instructions, in bytes: Claude Code cuts them there.
-const maxInstructions = 2048
-
 // A sentence of the instructions is left out unless all tools that it speaks of
 // are listed. Clients that load tools only when they are asked for show a model
 // the instructions and the names, no more.

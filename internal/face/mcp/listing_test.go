@@ -50,6 +50,9 @@ func TestHidden(t *testing.T) {
 	}
 }
 
+// maxInstructions bounds the instructions, in bytes: Claude Code cuts them there.
+const maxInstructions = 2048
+
 // The instructions fit where clients cut them, carry the warning and what is
 // said about confirmation, and name no tool that is not listed.
 func TestInstructions(t *testing.T) {
