@@ -173,3 +173,20 @@ func TestCallsAreRecorded(t *testing.T) {
 		t.Errorf("%v, ran %d times more", err, f.ran-ran)
 	}
 }
+
+// GU-10: arguments of the wrong type reach no guard: what a guard judges is what was
+// decoded, and what is decoded is what runs.
+func TestGuardsSeeOnlyWhatIsValid(t *testing.T) {
+	t.Parallel()
+	h := &hook{}
+	f := &fake{effect: tool.Mutating, prepare: func() error { return tool.Invalid("cmd", "a string") }}
+	corridor, err := New(Gates{Hooks: guard.Chain{h}}, f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = corridor.Call(context.Background(), Caller{}, tool.Call{Name: "fake", Args: json.RawMessage(`{"cmd":["rm"]}`)})
+	var e *tool.Error
+	if !errors.As(err, &e) || e.Code != tool.InvalidArgument || len(h.saw) != 0 || f.ran != 0 {
+		t.Errorf("%v, judged %d times, ran %d times", err, len(h.saw), f.ran)
+	}
+}
