@@ -232,7 +232,7 @@ func (p *program) installIn(ctx context.Context, to client, file string, s serve
 		if omitted > 0 {
 			diff += fmt.Sprintf("(%d bytes more)\n", omitted)
 		}
-		_, err = fmt.Fprintf(p.out, "%s\nNothing was changed. With --write it is.\n", visible(diff))
+		_, err = fmt.Fprintf(p.out, "%s\nNothing was changed. With --write it is.\n", termtext.Clean([]byte(diff)))
 		return err
 	}
 	if err := commitClientFile(ctx, file, old, text, there); err != nil {
@@ -240,24 +240,6 @@ func (p *program) installIn(ctx context.Context, to client, file string, s serve
 	}
 	_, err = fmt.Fprintf(p.out, "%s has belay now: %s\nIt takes effect when %s starts again.\n", to.title, file, to.title)
 	return err
-}
-
-// visible is text of a file for the terminal, line by line.
-func visible(text string) string {
-	lines := strings.SplitAfter(text, "\n")
-	for i, line := range lines {
-		body, hadEnd := strings.CutSuffix(line, "\n")
-		body = strings.TrimSuffix(body, "\r")
-		parts := strings.Split(body, "\t")
-		for j, part := range parts {
-			parts[j] = termtext.Escape(part)
-		}
-		lines[i] = strings.Join(parts, "\t")
-		if hadEnd {
-			lines[i] += "\n"
-		}
-	}
-	return strings.Join(lines, "")
 }
 
 func readClientFile(file string) (text []byte, there bool, err error) {
