@@ -96,14 +96,20 @@ func (p *program) oneCall(c *cobra.Command, call tool.Call, asJSON bool) error {
 // forScreen is a text as it is printed: as it is for a pipe, and without what would act
 // on a terminal for one, since the content of a file is anybody's.
 func (p *program) forScreen(text string) string {
-	f, ok := p.out.(*os.File)
-	if !ok {
-		return text
-	}
-	if info, err := f.Stat(); err != nil || info.Mode()&os.ModeCharDevice == 0 {
+	if !isTerminal(p.out) {
 		return text
 	}
 	return string(termtext.Clean([]byte(text)))
+}
+
+// isTerminal tells whether a stream is a terminal, or another device of characters.
+func isTerminal(stream any) bool {
+	f, ok := stream.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
 // notify shows a text on the terminal of the program and nowhere else: a model that

@@ -81,6 +81,9 @@ func (p *program) serveMCP(c *cobra.Command, f mcpFlags) error {
 	if err != nil {
 		return err
 	}
+	if isTerminal(p.in) {
+		fmt.Fprintln(p.err, "belay: waiting for an MCP client on standard input; a client starts this command itself")
+	}
 	err = mcp.Serve(c.Context(), suite, config, p.in, p.out)
 	if closeErr := suite.Close(); err == nil {
 		err = closeErr
