@@ -280,6 +280,22 @@ func title(s string) string {
 	return strings.ToValidUTF8(s, string(utf8.RuneError))
 }
 
+// Read gives each entry of a conversation, in order, also while somebody writes to it: it takes
+// no lock and mends nothing. What is being appended meanwhile may be missing. An error of
+// each ends it and is returned; any other is an *Error.
+func (d *Dir) Read(id string, each func(Entry) error) error {
+	if !validID(id) {
+		return &Error{Reason: NotFound}
+	}
+	f, err := os.Open(d.Path(id))
+	if err != nil {
+		return wrap(err, id)
+	}
+	defer f.Close()
+	_, err = read(f, each)
+	return wrap(err, id)
+}
+
 // Last is the conversation about a root that was used last, or "".
 func (d *Dir) Last(root string) (string, error) {
 	list, err := d.List()
