@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/belayhq/belay/approve"
+	"github.com/belayhq/belay/internal/delivery"
 	"github.com/belayhq/belay/internal/dispatch"
 	"github.com/belayhq/belay/internal/filetool"
 	"github.com/belayhq/belay/internal/jobs"
@@ -123,6 +124,9 @@ type Caller struct {
 	// Notify shows a text to the user and to nobody else; it may hold a code that
 	// overrides a guard. nil drops it.
 	Notify func(text string)
+	// Task is the one in which the call is made: what Suite.Task said when its batch
+	// began [the present one].
+	Task Task
 }
 
 // Definitions lists the tools in the order in which they are meant to be shown.
@@ -145,6 +149,7 @@ func (s *Suite) Call(ctx context.Context, caller Caller, call tool.Call) (tool.R
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.closing, cancel)()
+	ctx = jobs.InTask(ctx, delivery.Task(caller.Task))
 	return s.corridor.Call(ctx, dispatch.Caller{Report: caller.Reporter, Asker: caller.Asker, Notify: caller.Notify}, call)
 }
 

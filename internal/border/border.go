@@ -10,6 +10,7 @@ import (
 
 	"github.com/belayhq/belay/approve"
 	"github.com/belayhq/belay/guard"
+	"github.com/belayhq/belay/internal/delivery"
 	"github.com/belayhq/belay/internal/jobs"
 	"github.com/belayhq/belay/internal/journal"
 	"github.com/belayhq/belay/internal/proc"
@@ -60,6 +61,8 @@ func Error(err error, at Place) error {
 	case errors.As(err, &log):
 		// the call was not started: a refusal
 		return tool.NewError(tool.Limit, fact("what", "journal: "+journalReason(log.Reason)))
+	case errors.Is(err, delivery.ErrFull):
+		return limit("completion messages that are asked for or wait", delivery.MaxNotices, delivery.MaxNotices)
 	case errors.Is(err, approve.ErrUnavailable):
 		return tool.NewError(tool.ApprovalUnavailable)
 	case errors.Is(err, approve.ErrDenied):

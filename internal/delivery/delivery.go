@@ -33,6 +33,10 @@ const (
 // older forms are not bound to a task (D2) and not consumed by an observation (D5).
 func (f Form) older() bool { return f >= NotifyOnExit }
 
+// TailOnly tells whether the output that goes with a form is the end of it (D7); for
+// Background and Service it is all that there was, bounded.
+func (f Form) TailOnly() bool { return f.older() }
+
 func (f Form) String() string {
 	switch f {
 	case Background:
@@ -272,6 +276,19 @@ func (q *Queue) Ready(b Boundary) (n int) {
 		}
 	}
 	return n
+}
+
+// Waiting is how many notices wait for a boundary, whichever it is.
+func (q *Queue) Waiting() int { return len(q.waiting) }
+
+// Tracked is how many sessions the queue knows, also those that give no notice any more.
+func (q *Queue) Tracked() int { return len(q.entries) }
+
+// Pending tells whether the notice of a session waits, or was taken and may come back:
+// what goes with it has to be kept.
+func (q *Queue) Pending(session string) bool {
+	e := q.entries[session]
+	return e != nil && (e.state == ready || e.state == taken)
 }
 
 // Armed tells whether a process that still runs may yet wake the model in this task: a

@@ -5,13 +5,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/belayhq/belay/internal/delivery"
 	"github.com/belayhq/belay/internal/proc"
 )
-
-// Mode is what the starter of a session wants of its end.
-type Mode string
-
-const Default Mode = "default" // nothing is delivered by itself
 
 // State is where a session stands.
 type State string
@@ -28,15 +24,19 @@ const (
 type Spec struct {
 	Proc    proc.Spec     // Output, Merge and Mark are set by the table
 	Timeout time.Duration // 0: none
-	Mode    Mode
-	Preview string // of the command, escaped and bounded by the caller
-	Guard   string // how the guards stood to the start, for results
+	Form    delivery.Form // what the starter wants of the end
+	Task    delivery.Task // in which it was asked for; 0: the present one
+	Message int           // bytes of output that may go with the message about the end, at most delivery.MaxOutput
+	Preview string        // of the command, escaped and bounded by the caller
+	Guard   string        // how the guards stood to the start, for results
 }
 
 // A Job is one session.
 type Job struct {
+	table   *Table
 	id      string
-	mode    Mode
+	form    delivery.Form
+	message int // bytes of output for the message about its end
 	tty     bool
 	preview string
 	guard   string
@@ -44,6 +44,7 @@ type Job struct {
 	proc    *proc.Proc
 	output  *record
 	done    chan struct{} // closed when the state is final
+	gist    *gist         // what goes with the message; set before done is closed, then the table's
 
 	mu    sync.Mutex
 	cause State  // TimedOut or Killed once belay ends it, "" before
@@ -68,10 +69,10 @@ type Status struct {
 
 // Start starts a session. ctx is checked right before the start and not used
 // afterwards. An error means that nothing runs: *FullError, ErrClosed, the
-// error of ctx, of Spec.Proc.Before, or of proc.
+// error of ctx, of Spec.Proc.Before, of proc, or delivery.ErrFull.
 func (t *Table) Start(ctx context.Context, s Spec) (*Job, error) {
 	j := &Job{
-		id: randomID(), mode: s.Mode, tty: s.Proc.TTY != nil, preview: s.Preview, guard: s.Guard,
+		table: t, id: randomID(), form: s.Form, message: min(max(s.Message, 0), delivery.MaxOutput), tty: s.Proc.TTY != nil, preview: s.Preview, guard: s.Guard,
 		started: time.Now(), output: newRecord(t.limits.TailBytes, t.logs.Log()), done: make(chan struct{}),
 	}
 	if s.Proc.TTY != nil {
@@ -79,7 +80,7 @@ func (t *Table) Start(ctx context.Context, s Spec) (*Job, error) {
 	}
 	s.Proc.Merge = true
 	s.Proc.Output = func(_ proc.Stream, p []byte) { j.output.write(p) }
-	if _, err := t.launch(ctx, s.Proc, j, s.Timeout); err != nil {
+	if _, err := t.launch(ctx, s.Proc, j, s); err != nil {
 		return nil, err
 	}
 	return j, nil
@@ -113,6 +114,7 @@ func (j *Job) keep(timeout time.Duration) {
 	case exit.Signal != "":
 		j.final.State = Signaled
 	}
+	j.condense()
 }
 
 // end begins to end the session for a reason, unless the command has ended by
@@ -131,9 +133,10 @@ func (j *Job) end(cause State, first proc.Signal, grace time.Duration) {
 }
 
 // Kill ends the session: first is sent at once, SIGKILL after grace. It waits
-// until the state is final, which is bounded, or ctx is done. On a session that
-// has ended it does nothing.
+// until the state is final, which is bounded, or ctx is done. No message about its
+// end is delivered any more (D3), also where it has ended: else it does nothing then.
 func (j *Job) Kill(ctx context.Context, first proc.Signal, grace time.Duration) {
+	j.table.suppress(j)
 	if j.ended() {
 		return
 	}
@@ -145,7 +148,7 @@ func (j *Job) Kill(ctx context.Context, first proc.Signal, grace time.Duration) 
 }
 
 func (j *Job) ID() string      { return j.id }
-func (j *Job) Mode() Mode      { return j.mode }
+func (j *Job) Mode() string    { return j.form.String() }
 func (j *Job) TTY() bool       { return j.tty }
 func (j *Job) Preview() string { return j.preview }
 func (j *Job) Guard() string   { return j.guard }

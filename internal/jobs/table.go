@@ -22,6 +22,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/belayhq/belay/internal/delivery"
 	"github.com/belayhq/belay/internal/proc"
 	"github.com/belayhq/belay/internal/spool"
 )
@@ -60,6 +61,8 @@ type Table struct {
 	starting int                 // between the check of the limit and the entry in owned
 	idle     sync.Cond           // starting or owned became less
 	closed   bool
+
+	messages // under mu
 }
 
 // New makes an empty table. It does no I/O. The error is a *spool.Error: a limit of
@@ -74,6 +77,7 @@ func New(l Limits) (*Table, error) {
 	}
 	t := &Table{limits: l, logs: logs, mark: randomID(), jobs: map[string]*Job{}, owned: map[*proc.Proc]*Job{}}
 	t.idle.L = &t.mu
+	t.queue, t.news = delivery.New(0), make(chan struct{}, 1)
 	return t, nil
 }
 
@@ -99,11 +103,11 @@ var ErrClosed = errors.New("the runtime is closing")
 // Launch starts a process without an ID: the caller waits for it and reports
 // its end. Close ends it as it ends the others, and it counts as running.
 func (t *Table) Launch(ctx context.Context, s proc.Spec) (*proc.Proc, error) {
-	return t.launch(ctx, s, nil, 0)
+	return t.launch(ctx, s, nil, Spec{})
 }
 
 // launch starts a process, as that of a job unless j is nil.
-func (t *Table) launch(ctx context.Context, s proc.Spec, j *Job, timeout time.Duration) (*proc.Proc, error) {
+func (t *Table) launch(ctx context.Context, s proc.Spec, j *Job, job Spec) (*proc.Proc, error) {
 	t.mu.Lock()
 	running := len(t.owned) + t.starting
 	switch {
@@ -113,6 +117,10 @@ func (t *Table) launch(ctx context.Context, s proc.Spec, j *Job, timeout time.Du
 	case running >= t.limits.MaxSessions:
 		t.mu.Unlock()
 		return nil, &FullError{Limit: t.limits.MaxSessions, Running: running}
+	}
+	if err := t.arm(j, job.Task); err != nil { // before the start: it may end at once
+		t.mu.Unlock()
+		return nil, err
 	}
 	t.starting++
 	t.mu.Unlock()
@@ -129,6 +137,7 @@ func (t *Table) launch(ctx context.Context, s proc.Spec, j *Job, timeout time.Du
 	t.starting--
 	t.idle.Broadcast()
 	if err != nil {
+		t.forget(j)
 		return nil, err
 	}
 	t.owned[p] = j
@@ -143,7 +152,7 @@ func (t *Table) launch(ctx context.Context, s proc.Spec, j *Job, timeout time.Du
 		if j == nil {
 			<-p.Done()
 		} else {
-			j.keep(timeout)
+			j.keep(job.Timeout)
 		}
 		t.retire(p, j)
 	}()
@@ -159,11 +168,13 @@ func (t *Table) retire(p *proc.Proc, j *Job) {
 	if j != nil {
 		close(j.done)
 		j.output.ended()
+		t.tell(j)
 		t.finished = append(t.finished, j)
 	}
 	for len(t.finished) > t.limits.MaxFinished {
 		evicted = append(evicted, t.finished[0])
 		delete(t.jobs, t.finished[0].id)
+		t.forget(t.finished[0])
 		t.finished[0] = nil // the slice is moved on, not copied: let go of the record
 		t.finished = t.finished[1:]
 	}
@@ -207,7 +218,8 @@ func (t *Table) Jobs() []*Job {
 	return all
 }
 
-// Close ends everything that runs, starts nothing any more and removes the logs. It
+// Close ends everything that runs, starts nothing any more and removes the logs. No
+// message is delivered any more. It
 // returns when all has ended, or when ctx is done; what then still runs has been sent
 // SIGKILL or will be when its grace of 250 ms is over. The error is that of ctx, or
 // the *spool.Error of logs that could not be removed. It is idempotent: a further
@@ -215,6 +227,7 @@ func (t *Table) Jobs() []*Job {
 func (t *Table) Close(ctx context.Context) error {
 	t.mu.Lock()
 	t.closed = true
+	t.suppressAll()
 	for p, j := range t.owned {
 		shut(p, j)
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/belayhq/belay/internal/delivery"
 	"github.com/belayhq/belay/internal/jobs"
 	"github.com/belayhq/belay/internal/proc"
 	"github.com/belayhq/belay/internal/termtext"
@@ -25,7 +26,7 @@ func (t *execCommand) Definition() tool.Definition {
 	return tool.Definition{
 		Name: "exec_command",
 		Description: "Run a command line with the user's shell. Gives its result, or after yield_time_ms a session: write_stdin polls it, exec_kill ends it. " +
-			"What the command leaves running is ended: run a server in the foreground, without & or nohup, and let it yield.",
+			"What it leaves running is ended: run a server in the foreground, without & or nohup, in mode service, and let it yield.",
 		Schema: json.RawMessage(`{
 	"type": "object",
 	"properties": {
@@ -38,8 +39,11 @@ func (t *execCommand) Definition() tool.Definition {
 		"rows": {"type": "integer", "minimum": 1, "maximum": 200, "description": "with tty (default 40)"},
 		"stdin": {"type": "string", "enum": ["closed", "open"], "description": "on pipes: end of file at once (default), or open for write_stdin"},
 		"yield_time_ms": {"type": "integer", "minimum": 250, "maximum": 30000, "description": "default 10000"},
-		"timeout_ms": {"type": "integer", "minimum": 1, "maximum": 86400000, "description": "end the command after this (default: never)"},
-		"max_output_tokens": {"type": "integer", "minimum": 1, "maximum": 11250, "description": "default 6000"}
+		"timeout_ms": {"type": "integer", "minimum": 1, "maximum": 86400000, "description": "ends the command; default none"},
+		"max_output_tokens": {"type": "integer", "minimum": 1, "maximum": 11250, "description": "default 6000"},
+		"mode": {"type": "string", "enum": ["default", "background", "service"], "description": "background: a message tells you of the end, with the output; service: of a failure only"},
+		"completion_mode": {"type": "string", "enum": ["steer", "followUp", "nextTurn"], "description": "older form: a message at the end, with the last output"},
+		"notify_on_exit": {"type": "boolean", "description": "older form: a message at the end, without output"}
 	},
 	"required": ["cmd"],
 	"additionalProperties": false
@@ -66,6 +70,7 @@ func (t *execCommand) Prepare(_ context.Context, call tool.Call) (tool.Plan, err
 	p.yield = time.Duration(in.Int("yield_time_ms", tool.Range{Default: 10_000, Min: 250, Max: 30_000, Clamp: true})) * time.Millisecond
 	p.timeout = time.Duration(in.Int("timeout_ms", tool.Range{Default: 0, Min: 1, Max: 86_400_000})) * time.Millisecond
 	p.budget = outputBudget(in)
+	p.form = form(in)
 	switch {
 	case strings.TrimSpace(p.line) == "":
 		in.Fail("cmd", "a command line that is not empty")
@@ -111,6 +116,32 @@ type execPlan struct {
 	open              bool
 	yield, timeout    time.Duration
 	budget            int
+	form              delivery.Form
+}
+
+// form is what the call wants to be told of the end.
+func form(in *tool.Arguments) delivery.Form {
+	mode := in.OneOf("mode", "default", "background", "service")
+	older := map[string]delivery.Form{"steer": delivery.Steer, "followUp": delivery.FollowUp, "nextTurn": delivery.NextTurn}[in.Text("completion_mode", "")]
+	if in.Has("completion_mode") && older == delivery.None {
+		in.Fail("completion_mode", "one of: steer followUp nextTurn")
+	}
+	notify := in.Bool("notify_on_exit")
+	switch {
+	case older != delivery.None && in.Has("mode"):
+		in.Fail("completion_mode", "to be given only without mode")
+	case notify && in.Has("mode"):
+		in.Fail("notify_on_exit", "to be given only without mode")
+	case notify && older != delivery.None:
+		in.Fail("notify_on_exit", "to be given only without completion_mode")
+	case notify:
+		return delivery.NotifyOnExit
+	case mode == "background":
+		return delivery.Background
+	case mode == "service":
+		return delivery.Service
+	}
+	return older
 }
 
 func (p *execPlan) Action() tool.Action {
@@ -130,7 +161,9 @@ func (p *execPlan) Run(ctx context.Context, _ tool.Reporter) (tool.Result, error
 			OpenStdin: p.open, TTY: p.tty,
 		},
 		Timeout: p.timeout,
-		Mode:    jobs.Default,
+		Form:    p.form,
+		Task:    jobs.TaskOf(ctx),
+		Message: p.budget,
 		Preview: termtext.Preview(p.line, previewRunes),
 		Guard:   p.posture(),
 	})

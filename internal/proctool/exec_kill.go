@@ -64,5 +64,7 @@ func (p *killPlan) Run(ctx context.Context, _ tool.Reporter) (tool.Result, error
 		// The caller left while it was being ended: that goes on without them.
 		return tool.Result{}, tool.NewError(tool.UncertainOutcome).CausedBy(ctx.Err())
 	}
-	return sessionResult(p.job, defaultTokens*tokenBytes, 0), nil
+	result := sessionResult(p.job, defaultTokens*tokenBytes, 0)
+	result.Ends = nil // the kill has seen to it that nothing is told of the end
+	return result, nil
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/belayhq/belay/internal/delivery"
 	"github.com/belayhq/belay/internal/jobs"
 	"github.com/belayhq/belay/tool"
 )
@@ -16,7 +17,7 @@ type execList struct{ *Config }
 func (t *execList) Definition() tool.Definition {
 	return tool.Definition{
 		Name:        "exec_list",
-		Description: "List the sessions: those that run, then those that ended, the newest first.",
+		Description: "List the sessions, those that run first.",
 		Schema:      json.RawMessage(`{"type": "object", "properties": {}, "additionalProperties": false}`),
 		Effect:      tool.ReadOnly, Replay: tool.Safe,
 	}
@@ -42,7 +43,7 @@ type listData struct {
 
 type listed struct {
 	SessionID   string     `json:"session_id"`
-	Mode        jobs.Mode  `json:"mode"`
+	Mode        string     `json:"mode"`
 	TTY         bool       `json:"tty"`
 	Status      jobs.State `json:"status"`
 	ExitCode    *int       `json:"exit_code"`
@@ -79,6 +80,9 @@ func (p *listPlan) Run(context.Context, tool.Reporter) (tool.Result, error) {
 		h.Fact("session", l.SessionID)
 		h.Fact("status", l.Status)
 		exitHeader(&h, l.ExitCode, signal)
+		if l.Mode != delivery.None.String() {
+			h.Fact("mode", l.Mode)
+		}
 		if l.TTY {
 			h.Fact("tty", true)
 		}

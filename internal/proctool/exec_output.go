@@ -13,9 +13,8 @@ type execOutput struct{ *Config }
 
 func (t *execOutput) Definition() tool.Definition {
 	return tool.Definition{
-		Name: "exec_output",
-		Description: "Read the output of a session by position, running or ended, without consuming it. Read on from next_cursor; " +
-			"a negative cursor counts from the end.",
+		Name:        "exec_output",
+		Description: "Read the output of a session by position, running or ended, without consuming it. Read on from next_cursor.",
 		Schema: json.RawMessage(`{
 	"type": "object",
 	"properties": {

@@ -18,7 +18,7 @@ func (t *execWait) Definition() tool.Definition {
 	return tool.Definition{
 		Name: "exec_wait",
 		Description: "Wait for sessions: until any of them ends (default), all have ended, or any has new output. Shows the output since the " +
-			"last poll without consuming it. Those that ended come first.",
+			"last poll without consuming it.",
 		Schema: json.RawMessage(`{
 	"type": "object",
 	"properties": {

@@ -48,7 +48,7 @@ func (e *ended) hint(body string) string {
 	if e == nil {
 		return ""
 	}
-	hint := "[belay ended what the command left running.]\n"
+	hint := "[belay ended what the command left running; run what should live on in the foreground of exec_command, with mode: service.]\n"
 	if body != "" && body[len(body)-1] != '\n' {
 		hint = "\n" + hint
 	}

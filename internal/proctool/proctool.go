@@ -25,6 +25,7 @@ type Config struct {
 func New(c Config) []tool.Tool {
 	return []tool.Tool{
 		&shell{&c}, &execCommand{&c}, &writeStdin{&c}, &execWait{&c}, &execOutput{&c}, &execList{&c}, &execKill{&c},
+		&execAck{&c},
 	}
 }
 
