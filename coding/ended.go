@@ -8,3 +8,8 @@ func (s *Suite) Ended(id string) <-chan struct{} {
 	}
 	return nil
 }
+
+// Hurry takes the grace from all that runs: it is sent SIGKILL at once. It does not wait; the
+// end is seen and proven as ever. It is for a user who says a second time that all has to
+// end, after Close was called.
+func (s *Suite) Hurry() { s.table.Hurry() }

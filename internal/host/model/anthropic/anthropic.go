@@ -49,8 +49,9 @@ func (c Config) FromEnv(getenv func(string) string) Config {
 	return c
 }
 
-// check tells early what the server would say late.
-func (c Config) check() error {
+// Check tells early what the server would say late: that there is no model or no key. The
+// error is a *model.Error.
+func (c Config) Check() error {
 	switch {
 	case c.Model == "":
 		return &model.Error{Reason: model.BadRequest, Code: "no_model"}
@@ -104,7 +105,7 @@ type block struct {
 
 func (p *Messages) Stream(ctx context.Context, r model.Request, text func(string)) (model.Answer, error) {
 	b := model.NewBuilder(text)
-	if err := errors.Join(p.config.check(), r.Check()); err != nil {
+	if err := errors.Join(p.config.Check(), r.Check()); err != nil {
 		return b.Answer(ctx, err)
 	}
 	stream := p.service.NewStreaming(ctx, p.params(r))

@@ -105,7 +105,7 @@ type chatChunk struct {
 
 func (p *Chat) Stream(ctx context.Context, r model.Request, text func(string)) (model.Answer, error) {
 	b := model.NewBuilder(text)
-	if err := errors.Join(p.config.check(), r.Check()); err != nil {
+	if err := errors.Join(p.config.Check(), r.Check()); err != nil {
 		return b.Answer(ctx, err)
 	}
 	req, err := p.request(ctx, r)

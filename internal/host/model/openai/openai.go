@@ -46,8 +46,9 @@ func (c Config) ours() bool {
 	return c.BaseURL == "" || strings.HasPrefix(strings.TrimRight(c.BaseURL, "/")+"/", DefaultBaseURL+"/")
 }
 
-// check tells early what the server would say late.
-func (c Config) check() error {
+// Check tells early what the server would say late: that there is no model or no key. The
+// error is a *model.Error.
+func (c Config) Check() error {
 	switch {
 	case c.Model == "":
 		return &model.Error{Reason: model.BadRequest, Code: "no_model"}

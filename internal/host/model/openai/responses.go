@@ -34,7 +34,7 @@ func (p *Responses) Close() error { p.client.CloseIdleConnections(); return nil 
 
 func (p *Responses) Stream(ctx context.Context, r model.Request, text func(string)) (model.Answer, error) {
 	b := model.NewBuilder(text)
-	if err := errors.Join(p.config.check(), r.Check()); err != nil {
+	if err := errors.Join(p.config.Check(), r.Check()); err != nil {
 		return b.Answer(ctx, err)
 	}
 	params, err := p.params(r)

@@ -1,0 +1,17 @@
+package jobs
+
+import "github.com/belayhq/belay/internal/proc"
+
+// Hurry sends SIGKILL to all that runs, without a grace. It does not wait, and ends no more
+// than that: see Close.
+func (t *Table) Hurry() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for p, j := range t.owned {
+		if j != nil {
+			j.end(Killed, proc.KILL, 0)
+		} else {
+			p.End(proc.KILL, 0)
+		}
+	}
+}
