@@ -7,14 +7,16 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/belayhq/belay/coding"
 	"github.com/belayhq/belay/tool"
 )
 
 // The keys under which the data of an outcome travels. No client shows _meta to
 // a model; all show the text.
 const (
-	metaResult = "belay/result"
-	metaError  = "belay/error"
+	metaResult  = "belay/result"
+	metaError   = "belay/error"
+	metaMessage = "belay/message" // of the block of a completion message
 )
 
 // An answer is the outcome of a call, encoded. It is encoded once, by the
@@ -24,6 +26,10 @@ type answer struct {
 	text   []byte // a JSON string
 	data   []byte // a JSON value, nil where there is none
 	failed bool
+
+	ends   []string // sessions whose end it reports
+	beside []coding.Message
+	settle func(written bool) // told once what became of it; nil where nobody wants to know
 }
 
 // The marks stand for text and data in the result that the SDK is given. That
@@ -35,7 +41,7 @@ const (
 )
 
 func resulted(r tool.Result) *answer {
-	a := &answer{text: encodeJSON(r.Text)}
+	a := &answer{text: encodeJSON(r.Text), ends: r.Ends}
 	if r.Data != nil {
 		a.data = encodeJSON(r.Data)
 	}
@@ -83,6 +89,9 @@ func (a *answer) whole() *sdk.CallToolResult {
 	_ = json.Unmarshal(a.text, &text) // nil where it could not be encoded
 	r := a.standIn()
 	r.Content = []sdk.Content{&sdk.TextContent{Text: text}}
+	for _, m := range a.beside {
+		r.Content = append(r.Content, &sdk.TextContent{Text: m.Text, Meta: sdk.Meta{metaMessage: m.Data}})
+	}
 	for key := range r.Meta {
 		r.Meta[key] = json.RawMessage(a.data)
 	}
@@ -90,7 +99,7 @@ func (a *answer) whole() *sdk.CallToolResult {
 }
 
 // appendInto appends an encoded result, with text and data in the place of the
-// marks. A nil answer leaves the result as it is.
+// marks, and the messages behind the text. A nil answer leaves the result as it is.
 func (a *answer) appendInto(line, result []byte) []byte {
 	if a == nil {
 		return append(line, result...)
@@ -98,6 +107,11 @@ func (a *answer) appendInto(line, result []byte) []byte {
 	head, tail, _ := bytes.Cut(result, []byte(`"`+markText+`"`))
 	line = appendReplaced(line, head, `"`+markData+`"`, a.data)
 	line = append(line, a.text...)
+	for _, m := range a.beside { // the end of the last block is that of the stand-in's
+		line = append(append(line, `},{"type":"text","text":`...), encodeJSON(m.Text)...)
+		line = append(append(line, `,"_meta":{"`+metaMessage+`":`...), encodeJSON(m.Data)...)
+		line = append(line, '}')
+	}
 	return appendReplaced(line, tail, `"`+markData+`"`, a.data)
 }
 

@@ -39,7 +39,7 @@ func BenchmarkCall(b *testing.B) {
 		{"256 KiB argument", source(256 << 10), 20},
 		{"1 MB argument", source(1_000_000), 20},
 	} {
-		fixed := fixedSuite{result(c.answer)}
+		fixed := fixedSuite{result: result(c.answer)}
 		b.Run(c.name+"/belay", func(b *testing.B) {
 			benchmark(b, c.arguments, func(in *os.File, out io.Writer) {
 				Serve(context.Background(), fixed, Config{}, in, out)
@@ -59,7 +59,10 @@ func result(size int) tool.Result {
 	}{"x", content}}
 }
 
-type fixedSuite struct{ result tool.Result }
+type fixedSuite struct {
+	silent
+	result tool.Result
+}
 
 func (fixedSuite) Definitions() []tool.Definition {
 	return []tool.Definition{def("read", tool.ReadOnly, tool.Safe, json.RawMessage(`{"type":"object"}`))}

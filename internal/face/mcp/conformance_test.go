@@ -41,7 +41,7 @@ func serveConformance(ctx context.Context) error {
 }
 
 // fixtures are a suite whose tools do what the conformance suite expects of their names.
-type fixtures struct{}
+type fixtures struct{ silent }
 
 func (fixtures) Definitions() []tool.Definition {
 	none := json.RawMessage(`{"type":"object","properties":{}}`)

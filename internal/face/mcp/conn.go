@@ -298,6 +298,8 @@ func (c *conn) Write(_ context.Context, msg jsonrpc.Message) error {
 		return nil // never: every id that the SDK knows was taken by receive
 	}
 	defer c.settle(request)
+	written := false
+	defer func() { request.answer.became(written && response.Error == nil) }()
 	if request.cancelled {
 		return nil
 	}
@@ -306,9 +308,7 @@ func (c *conn) Write(_ context.Context, msg jsonrpc.Message) error {
 	c.bytes += len(line)
 	request.size += len(line)
 	c.mu.Unlock()
-	// Where send reports true the answer is written: what counts as delivered
-	// then, counts from here.
-	c.send(line)
+	written = c.send(line)
 	return nil
 }
 

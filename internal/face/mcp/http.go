@@ -104,6 +104,7 @@ type web struct {
 type room struct {
 	key      [sha256.Size]byte // of its token
 	server   *sdk.Server
+	posts    *posts
 	sessions http.Handler
 	single   http.Handler
 
@@ -113,13 +114,15 @@ type room struct {
 }
 
 func newRoom(calls context.Context, c Config, r Runtime) *room {
-	server := newFace(calls, r.Suite, c, nil).server()
+	f := newFace(calls, r.Suite, c, nil)
+	f.posts = &posts{open: map[string]*post{}}
+	server := f.server()
 	get := func(*http.Request) *sdk.Server { return server }
 	options := sdk.StreamableHTTPOptions{MaxRequestBodyBytes: maxLine, SessionTimeout: idleSession, PropagateRequestCancellation: true}
 	single := options
 	single.Stateless = true
 	return &room{
-		key: sha256.Sum256([]byte(r.Token)), server: server,
+		key: sha256.Sum256([]byte(r.Token)), server: server, posts: f.posts,
 		sessions: sdk.NewStreamableHTTPHandler(get, &options), single: sdk.NewStreamableHTTPHandler(get, &single),
 	}
 }
@@ -204,7 +207,10 @@ func (r *room) serve(out http.ResponseWriter, req *http.Request) {
 	if !ok {
 		return
 	}
-	handler.ServeHTTP(out, req)
+	watched := &watchedWriter{ResponseWriter: out}
+	done := r.posts.begin(req, watched)
+	defer done()
+	handler.ServeHTTP(watched, req)
 }
 
 func (r *room) enter(size int) bool {

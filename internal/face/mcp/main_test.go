@@ -39,6 +39,7 @@ func TestMain(m *testing.M) {
 
 // A suite is tools of a few lines.
 type suite struct {
+	silent
 	tools []*fake
 
 	started chan string   // the ids of calls that began and wait

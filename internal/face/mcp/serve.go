@@ -6,6 +6,9 @@
 // answered at most once, and exactly once unless the peer cancelled it; the
 // lines of two messages never mix. Nothing but protocol is written.
 //
+// The completion message of a process that ended rides on the next result, once; it
+// counts as delivered when that was written.
+//
 // It does not promise an answer to a request that the peer cancelled (MCP asks
 // for none), nor to one that is still running when the server has to go. It
 // takes no batches: MCP has none since 2025-06-18. The one request that it sends is the
@@ -36,6 +39,13 @@ type Suite interface {
 
 	// Call runs one tool. An error is always *[tool.Error].
 	Call(ctx context.Context, caller coding.Caller, call tool.Call) (tool.Result, error)
+
+	// Completion messages, as the methods of coding.Suite say.
+	Waiting(coding.Boundary) int
+	TakeBeside(b coding.Boundary, ends []string, room int) []coding.Message
+	Delivered([]coding.Message)
+	Return([]coding.Message)
+	Observed(ids []string)
 }
 
 // Config is what the server says about itself.

@@ -35,6 +35,7 @@ type face struct {
 	conn    *conn           // nil over HTTP, where the SDK has the connections
 	desk    *desk
 	counter atomic.Uint64 // of calls over HTTP, whose own ids may be the same in two sessions
+	posts   *posts        // nil but over HTTP
 
 	tools  map[string]tool.Definition
 	listed []*sdk.Tool // in the suite's order
@@ -124,7 +125,9 @@ func (f *face) call(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallToo
 	if q != nil {
 		return &sdk.CallToolResult{InputRequests: sdk.InputRequestMap{questionID: q.params}, RequestState: q.state}, nil
 	}
+	f.load(a, c.tool, req)
 	if f.conn == nil {
+		f.posts.load(req, a)
 		return a.whole(), nil
 	}
 	c.answer = a
