@@ -45,7 +45,14 @@
 package agent
 
 import (
+	"context"
+	"crypto/rand"
 	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/belayhq/belay/approve"
 	"github.com/belayhq/belay/coding"
@@ -121,8 +128,9 @@ type Outcome struct {
 	// had: approval_unavailable, approval_denied or approval_timeout; or "".
 	Approval  tool.Code
 	Uncertain int // calls whose outcome is not known
-	Requests  int
+	Requests  int // to the model, with those for summaries
 	Usage     model.Usage
+	Stop      model.Stop // of the last answer: length and filtered tell that it is not whole
 }
 
 // A Panic is a fault of a callback or of the agent itself. It says where, and nothing of
@@ -130,3 +138,302 @@ type Outcome struct {
 type Panic struct{ Where string }
 
 func (p *Panic) Error() string { return "agent: a fault of the program in " + p.Where }
+
+// An Agent leads one conversation. Use New.
+type Agent struct {
+	config  Config
+	suite   *coding.Suite
+	tools   map[string]declared
+	offered []model.Tool
+	history history
+	events  teller
+	left    atomic.Int64  // goroutines in foreign code: a provider, a tool
+	kick    chan struct{} // one slot: the state changed, lead has to look
+	ended   chan struct{} // closed when lead has ended
+
+	// Of lead alone: tokens of the last request, and the size of the conversation, in
+	// bytes, at it and at the last summary.
+	used, usedAt, summedAt int64
+
+	mu       sync.Mutex
+	leads    bool // lead was started
+	closed   bool
+	halted   bool // after an abort, an error or a limit, until the user speaks
+	typing   bool
+	resumed  bool // the model has yet to be told
+	settled  bool
+	changed  chan struct{} // closed and renewed when settled or closed changes
+	current  *run          // nil while idle
+	said     []string      // texts that the current run begins with
+	steer    []string
+	followUp []string
+	broken   *Panic // the first
+	// outcomeSoFar is that of the user's last text.
+	outcomeSoFar Outcome
+}
+
+// New makes an agent. Nothing is started and nobody is asked before the first text.
+func New(c Config) *Agent {
+	a := &Agent{
+		config: c, suite: c.Suite, tools: map[string]declared{},
+		kick: make(chan struct{}, 1), ended: make(chan struct{}), changed: make(chan struct{}), settled: true,
+	}
+	a.events.tell, a.events.fault = c.Event, a.fault
+	a.history.transcript = c.Transcript
+	a.history.restore(c.History)
+	a.resumed = len(c.History) > 0
+	a.config.History = nil // its texts live on in the messages, as far as they are shown
+	for _, d := range c.Suite.Definitions() {
+		a.tools[d.Name] = declared{d, d.Fingerprint()}
+		a.offered = append(a.offered, model.Tool{Name: d.Name, Description: d.Description, Schema: d.Schema})
+	}
+	return a
+}
+
+// Prompt gives the agent a task. It returns when the text is accepted, not when it is
+// done. The error is ErrBusy while a run is on, ErrClosed, ErrEmpty or ErrLong.
+func (a *Agent) Prompt(text string) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err := a.acceptable(text); err != nil {
+		return err
+	}
+	if a.current != nil {
+		return ErrBusy
+	}
+	a.prompt(text)
+	return nil
+}
+
+// Steer changes the direction of a run: the text comes before the next request, and
+// ends what belay would have told the model of the former direction at once (D2). While
+// idle it is a Prompt. Besides the errors of Prompt there is ErrFull, but not ErrBusy.
+func (a *Agent) Steer(text string) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err := a.acceptable(text); err != nil {
+		return err
+	}
+	if a.current == nil {
+		a.prompt(text)
+		return nil
+	}
+	if len(a.steer)+len(a.followUp) >= MaxQueued {
+		return ErrFull
+	}
+	a.steer = append(a.steer, valid(text))
+	a.suite.NewTask()
+	a.tellQueue()
+	return nil
+}
+
+// FollowUp queues a task for when the model would stop. While idle it is a Prompt. The
+// errors are those of Steer.
+func (a *Agent) FollowUp(text string) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err := a.acceptable(text); err != nil {
+		return err
+	}
+	if a.current == nil {
+		a.prompt(text)
+		return nil
+	}
+	if len(a.steer)+len(a.followUp) >= MaxQueued {
+		return ErrFull
+	}
+	a.followUp = append(a.followUp, valid(text))
+	a.tellQueue()
+	return nil
+}
+
+func (a *Agent) acceptable(text string) error {
+	switch {
+	case a.closed:
+		return ErrClosed
+	case len(text) > MaxText:
+		return ErrLong
+	case strings.TrimSpace(text) == "":
+		return ErrEmpty
+	}
+	return nil
+}
+
+// prompt begins a run. Texts that an error left in the queues come with it: steers before
+// it, follow-ups after it. a.mu is held, and there is no run.
+func (a *Agent) prompt(text string) {
+	a.suite.NewTask() // D2: it is taken up
+	a.outcomeSoFar = Outcome{}
+	a.said = append(a.steer, valid(text))
+	if len(a.steer) > 0 {
+		a.steer = nil
+		a.tellQueue()
+	}
+	a.begin()
+	if !a.leads {
+		a.leads = true
+		go a.lead()
+	}
+	a.look()
+}
+
+// tellQueue tells what waits. a.mu is held.
+func (a *Agent) tellQueue() {
+	a.events.now(Event{Type: Queue, Steer: slices.Clone(a.steer), FollowUp: slices.Clone(a.followUp)})
+}
+
+// look makes lead look at the state.
+func (a *Agent) look() {
+	select {
+	case a.kick <- struct{}{}:
+	default:
+	}
+}
+
+// Abort ends the run. It returns the user's texts that the model has not been shown, first
+// a prompt that was not taken up yet, then the steers, then the follow-ups, when the run is over or after 10 s at most. Nothing wakes the
+// model afterwards until the user speaks. The processes of the task live on (D2), but for
+// those whose call had not yet returned.
+func (a *Agent) Abort() (queued []string) {
+	a.mu.Lock()
+	queued = a.stop()
+	r := a.current
+	a.mu.Unlock()
+	if r != nil {
+		wait(r.over, abortTime)
+	}
+	return queued
+}
+
+// abortTime bounds Abort: what does not end by itself is left behind before.
+const abortTime = leaveBehind + 2*time.Second
+
+// stop cancels the run and empties the queues. a.mu is held.
+func (a *Agent) stop() (queued []string) {
+	queued = slices.Concat(a.said, a.steer, a.followUp)
+	a.said, a.steer, a.followUp = nil, nil, nil
+	if len(queued) > 0 {
+		a.tellQueue()
+	}
+	a.suite.NewTask() // D2
+	a.halted = true
+	if a.current != nil {
+		a.current.cancel()
+	}
+	a.look()
+	return queued
+}
+
+func wait(c <-chan struct{}, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-c:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
+// Typing tells that the user is typing, or that a dialog waits for them: meanwhile nothing
+// wakes the model.
+func (a *Agent) Typing(is bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.typing = is
+	a.look()
+}
+
+// Wait returns when the agent is settled or closed and every event was told: nil, or
+// ctx.Err(). After an abort, an error and a limit it is settled, whatever runs on.
+func (a *Agent) Wait(ctx context.Context) error {
+	for {
+		a.mu.Lock()
+		settled, changed := a.settled || a.closed && a.current == nil, a.changed
+		a.mu.Unlock()
+		if settled {
+			return a.events.wait(ctx)
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// Outcome is what came of the user's last text so far.
+func (a *Agent) Outcome() Outcome {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	o := a.outcomeSoFar
+	if o.Err == nil && a.broken != nil {
+		o.Err = a.broken
+	}
+	return o
+}
+
+// Busy tells whether a run is on.
+func (a *Agent) Busy() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.current != nil
+}
+
+// Queued are the user's texts that wait.
+func (a *Agent) Queued() (steer, followUp []string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clone(a.steer), slices.Clone(a.followUp)
+}
+
+// Messages is the conversation as the model is shown it. It is not to be changed.
+func (a *Agent) Messages() []model.Message { return a.history.view() }
+
+// Stop is the beginning of Close: it cancels the run, takes no more texts, and does not
+// wait.
+func (a *Agent) Stop() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.closed {
+		return
+	}
+	a.closed = true
+	a.stop()
+	a.announce()
+}
+
+// Close stops, and returns when all of the agent has ended, or after 11 s at most. It is
+// idempotent. The error is a *Panic, or says that something did not end.
+func (a *Agent) Close() error {
+	a.Stop()
+	a.mu.Lock()
+	leads := a.leads
+	a.mu.Unlock()
+	ended := !leads || wait(a.ended, abortTime)
+	told := a.events.flush()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case a.broken != nil:
+		return a.broken
+	case !ended || !told || a.left.Load() > 0:
+		return errLeft
+	}
+	return nil
+}
+
+var errLeft = errors.New("agent: something did not let itself be ended")
+
+// fault remembers a panic. What panicked is a part of the program, and the rest goes on;
+// Outcome and Close tell of it.
+func (a *Agent) fault(where string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.broken == nil {
+		a.broken = &Panic{Where: where}
+	}
+}
+
+// newID names a call.
+func newID() string { return "call_" + strings.ToLower(rand.Text()[:16]) }

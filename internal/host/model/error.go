@@ -191,3 +191,28 @@ func ended(ctx context.Context, err error, begun bool) error {
 	e.Begun = e.Begun || begun
 	return &e
 }
+
+// Code is the stable name of a reason.
+func (r Reason) Code() string {
+	switch r {
+	case Unreachable:
+		return "unreachable"
+	case RateLimited:
+		return "rate_limited"
+	case Overloaded:
+		return "overloaded"
+	case Cut:
+		return "cut"
+	case Stalled:
+		return "stalled"
+	case Auth:
+		return "auth"
+	case Quota:
+		return "quota"
+	case BadRequest:
+		return "bad_request"
+	case TooLong:
+		return "too_long"
+	}
+	return "protocol"
+}
