@@ -14,6 +14,7 @@ import (
 	"runtime/debug"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -30,8 +31,10 @@ const (
 	exitFailed      = 1
 	exitUsage       = 2
 	exitConfig      = 3
+	exitProvider    = 4
 	exitRefused     = 5
 	exitUncertain   = 6
+	exitLimit       = 7
 	exitInterrupted = 130
 	exitTerminated  = 143
 )
@@ -59,6 +62,9 @@ type program struct {
 	root     string // --root
 
 	pinged sync.Once // one attempt a start, however many suites it opens
+
+	// again is what a second signal does, for commands that let themselves be hurried.
+	again atomic.Pointer[func()]
 }
 
 // keeperCommand is how belay starts itself as the keeper of what it runs. It is
@@ -77,7 +83,7 @@ func Main() int {
 	// caught, not ignored: what is ignored would be ignored by the children too.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 
-	ctx, stopped := untilSignal()
+	ctx, stopped := p.untilSignal()
 	err := p.command().ExecuteContext(ctx)
 
 	var done *exit
@@ -102,11 +108,17 @@ func Main() int {
 
 // untilSignal is done at the first SIGINT, SIGTERM or SIGHUP. The function it
 // gives tells the exit code that the signal asks for, or 0.
-func untilSignal() (context.Context, func() int) {
+func (p *program) untilSignal() (context.Context, func() int) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	go func() { cancel(&stoppedBy{<-signals}) }()
+	go func() {
+		cancel(&stoppedBy{<-signals})
+		<-signals
+		if again := p.again.Load(); again != nil {
+			(*again)()
+		}
+	}()
 	return ctx, func() int {
 		signal.Stop(signals)
 		var by *stoppedBy
@@ -126,8 +138,9 @@ func (s *stoppedBy) Error() string { return "stopped by " + s.signal.String() }
 
 const exitCodes = `
 
-Exit codes: 0 ok, 1 failed, 2 usage, 3 configuration, 5 refused, 6 uncertain,
-130 interrupted, 143 terminated. A command that fails is a result of call: 0.`
+Exit codes: 0 ok, 1 failed, 2 usage, 3 configuration, 4 the model's provider,
+5 refused, 6 uncertain, 7 turn or token limit, 130 interrupted, 143 terminated.
+A command that fails is a result of call: 0.`
 
 func (p *program) command() *cobra.Command {
 	root := &cobra.Command{
@@ -157,7 +170,7 @@ func (p *program) command() *cobra.Command {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage("%v", err) })
 	root.PersistentFlags().StringVar(&p.root, "root", ".", "the worktree `DIR` that file tools are confined to")
 	root.PersistentFlags().String("config", "", "the configuration `FILE` of the user, in place of the usual one")
-	root.AddCommand(p.demo(), p.mcp(), p.call(), p.tools(), p.doctor(), p.config(), p.trust(), p.install(), p.journal(), p.version())
+	root.AddCommand(p.demo(), p.run(), p.rpc(), p.conversations(), p.mcp(), p.call(), p.tools(), p.doctor(), p.config(), p.trust(), p.install(), p.journal(), p.version())
 	root.InitDefaultCompletionCmd()
 	return root
 }
@@ -199,19 +212,25 @@ func (p *program) suite(c *cobra.Command) (*coding.Suite, *configuration, error)
 	for _, note := range held.notes {
 		fmt.Fprintln(p.err, "belay:", note)
 	}
+	s, err := p.open(c, held)
+	return s, held, err
+}
+
+// open opens the tools on the root with a configuration.
+func (p *program) open(c *cobra.Command, held *configuration) (*coding.Suite, error) {
 	hooks, err := held.guards(p.environ)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	s, err := coding.New(coding.Config{
 		Root: p.root, Limits: held.limits(), Env: held.env(), Protect: held.texts("protect"), Environ: p.environ,
 		Hooks: hooks, ApprovalTimeout: held.approvalTimeout(), Journal: held.text("journal.path"), Keeper: keeper(),
 	})
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	p.pinged.Do(func() { p.startPing(c.Context(), held) })
-	return s, held, nil
+	return s, nil
 }
 
 // keeper is the command line of this program as a keeper, or nil where it does not

@@ -199,8 +199,9 @@ type configuration struct {
 	project string // path of the project file, "" if there is none
 	sum     string // its SHA-256
 	trusted bool
-	ignored []ignored // what of it does not hold because it is not trusted
-	notes   []string  // what the user should know: one line each, fit for a terminal
+	ignored []ignored        // what of it does not hold because it is not trusted
+	files   map[string]value // what the files and the built-in values say, whatever a variable does
+	notes   []string         // what the user should know: one line each, fit for a terminal
 }
 
 // ignored is a setting of a project file that is not trusted.
@@ -217,7 +218,7 @@ type override struct {
 // configuration reads the layers. file is that of --config, or "". Its errors have the
 // exit code of a fault of the configuration, and name the setting and where it stands.
 func (p *program) configuration(file string, overrides ...override) (*configuration, error) {
-	c := &configuration{root: p.resolvedRoot(), values: map[string]value{}}
+	c := &configuration{root: p.resolvedRoot(), values: map[string]value{}, files: map[string]value{}}
 	for _, s := range settings {
 		c.values[s.name] = value{s.builtin, "built-in"}
 	}
@@ -246,6 +247,7 @@ func (p *program) configuration(file string, overrides ...override) (*configurat
 				c.ignored = append(c.ignored, ignored{s.name, given.source})
 			}
 		}
+		c.files[s.name] = held
 		if s.env != nil {
 			if text := p.getenv(s.env.name); text != "" {
 				v, expects := s.env.read(p, text)

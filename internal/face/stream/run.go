@@ -1,0 +1,220 @@
+package stream
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/belayhq/belay/approve"
+	"github.com/belayhq/belay/internal/host/agent"
+	"github.com/belayhq/belay/internal/termtext"
+)
+
+// A Task is one prompt that is carried out to its end.
+type Task struct {
+	Prompt string
+	// Wait is how long results of background runs are waited for in all, while the
+	// model has nothing to do. What is left then is ended.
+	Wait   time.Duration
+	Asker  approve.Asker     // nil: nobody can be asked
+	Notify func(text string) // nil drops it
+}
+
+// A Report is what came of a Task.
+type Report struct {
+	agent.Outcome
+	// Waited is true where background runs were ended because Wait was over.
+	Waited bool
+	// Ended says that something could not be seen to end.
+	Ended error
+}
+
+// Print carries a task out and writes the final answer to out. What happens on the way is
+// told to progress, a line for each thing, fit for a terminal. The answer is written as
+// it is: it is for the caller to clean it for a terminal.
+//
+// The error is that of opening the conversation, ctx.Err(), or one that wraps ErrReader and
+// the error of the Write; in the last two the report says how far it came.
+func Print(ctx context.Context, c Config, t Task, out, progress io.Writer) (Report, error) {
+	p := &teller{out: progress, turn: newPhase()}
+	talk, err := c.Open(ctx, c.Which, Ears{p.tell, t.Asker, t.Notify})
+	if err != nil {
+		return Report{}, err
+	}
+	for _, n := range talk.Notes {
+		p.line("%s", n)
+	}
+	report, err := t.carryOut(ctx, talk, p.turn, nil)
+	if err != nil {
+		return report, err
+	}
+	text := report.Text
+	if text != "" && !strings.HasSuffix(text, "\n") {
+		text += "\n"
+	}
+	o := newOutbox(out)
+	defer o.Close()
+	o.Text(text)
+	switch {
+	case o.Flush(ctx):
+		return report, nil
+	case ctx.Err() != nil:
+		return report, ctx.Err()
+	}
+	return report, o.lost()
+}
+
+// JSON carries a task out and writes its events to out, beginning with hello. The errors
+// are those of Print.
+func JSON(ctx context.Context, c Config, t Task, out io.Writer) (Report, error) {
+	o := newOutbox(out)
+	defer o.Close()
+	turn := newPhase()
+	talk, err := c.Open(ctx, c.Which, Ears{func(e agent.Event) { turn.see(e); o.Put(e) }, t.Asker, t.Notify})
+	if err != nil {
+		return Report{}, err
+	}
+	o.Put(c.hello(talk))
+	report, err := t.carryOut(ctx, talk, turn, o)
+	if err != nil {
+		o.Drain(context.WithoutCancel(ctx), haste)
+		return report, err
+	}
+	switch {
+	case o.Flush(ctx):
+		return report, nil
+	case ctx.Err() != nil:
+		return report, ctx.Err()
+	}
+	return report, o.lost()
+}
+
+// carryOut gives the prompt, waits until all is settled, and closes the talk. o is the
+// output whose reader may leave, or nil.
+func (t Task) carryOut(ctx context.Context, talk *Talk, turn *phase, o *outbox) (r Report, err error) {
+	running, stop := context.WithCancel(ctx)
+	defer stop()
+	if o != nil {
+		go func() {
+			select {
+			case <-o.broken:
+				stop()
+			case <-running.Done():
+			}
+		}()
+	}
+	if err = talk.Agent.Prompt(t.Prompt); err == nil {
+		err = t.settle(running, talk, turn, &r)
+	}
+	if o != nil {
+		defer o.Hurry()()
+	}
+	r.Ended = talk.Close()
+	r.Outcome = talk.Agent.Outcome()
+	switch {
+	case ctx.Err() != nil:
+		return r, ctx.Err()
+	case running.Err() != nil:
+		return r, o.lost()
+	}
+	return r, err
+}
+
+// settle waits until nothing is left to do, or what is left has had its time.
+func (t Task) settle(ctx context.Context, talk *Talk, turn *phase, r *Report) error {
+	settled, stop := context.WithCancel(ctx)
+	defer stop()
+	done := make(chan error, 1)
+	go func() { done <- talk.Agent.Wait(settled) }()
+	left := t.Wait
+	for {
+		idle, changed := turn.now()
+		var over <-chan time.Time
+		var timer *time.Timer
+		since := time.Now()
+		if idle {
+			timer = time.NewTimer(max(left, 0))
+			over = timer.C
+		}
+		select {
+		case err := <-done:
+			return err
+		case <-changed:
+			if idle {
+				timer.Stop()
+				left -= time.Since(since)
+			}
+		case <-over:
+			stop()
+			<-done
+			r.Waited = true
+			return ctx.Err()
+		}
+	}
+}
+
+// A phase tells whether the model is at work.
+type phase struct {
+	mu      sync.Mutex
+	idle    bool
+	changed chan struct{}
+}
+
+func newPhase() *phase { return &phase{changed: make(chan struct{})} }
+
+// see is told each event.
+func (p *phase) see(e agent.Event) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	idle := p.idle
+	switch e.Type {
+	case agent.TurnStart:
+		idle = false
+	case agent.TurnEnd:
+		idle = true
+	}
+	if idle != p.idle {
+		p.idle = idle
+		close(p.changed)
+		p.changed = make(chan struct{})
+	}
+}
+
+// now gives a channel that is closed when idle is not true any more, or is.
+func (p *phase) now() (idle bool, changed <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.idle, p.changed
+}
+
+// A teller tells what happens in words, one line for each thing.
+type teller struct {
+	mu   sync.Mutex
+	out  io.Writer
+	turn *phase
+}
+
+func (p *teller) line(format string, args ...any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	fmt.Fprintf(p.out, "belay: "+format+"\n", args...)
+}
+
+func (p *teller) tell(e agent.Event) {
+	p.turn.see(e)
+	switch e.Type {
+	case agent.ToolStart:
+		p.line("%s %s", termtext.Escape(e.Tool), e.Preview)
+	case agent.ToolEnd:
+		if e.Code != "" {
+			p.line("%s", e.Code)
+		}
+	case agent.Noticed:
+		p.line("%s has ended", e.SessionID)
+	case agent.Failed:
+		p.line("%s: %s", e.Code, termtext.Escape(e.Message))
+	}
+}
