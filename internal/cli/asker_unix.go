@@ -17,9 +17,15 @@ type tty struct {
 	wake [2]int // a pipe: a write to it ends a wait
 }
 
-// openConsole takes the terminal. It fails where there is none, and where another job
-// has it: reading from it would stop the program.
-func openConsole() (console, error) {
+// openConsole takes the terminal for a question: Ctrl-C ends belay as ever, and with it the
+// question. It fails where there is none, and where another job has it: reading from it
+// would stop the program.
+func openConsole() (console, error) { return openTTY(true) }
+
+// openKeyboard takes the terminal for the interactive form: Ctrl-C is a key like any other.
+func openKeyboard() (console, error) { return openTTY(false) }
+
+func openTTY(signals bool) (console, error) {
 	fd, err := unix.Open("/dev/tty", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
@@ -42,7 +48,11 @@ func openConsole() (console, error) {
 	}
 	set := t.was
 	set.Lflag &^= unix.ICANON | unix.ECHO | unix.ECHONL | unix.IEXTEN
-	set.Lflag |= unix.ISIG // Ctrl-C ends belay as ever, and with it the question
+	set.Lflag |= unix.ISIG
+	if !signals {
+		set.Lflag &^= unix.ISIG
+		set.Iflag &^= unix.IXON // Ctrl-S would stand still for no reason
+	}
 	set.Iflag &^= unix.ISTRIP
 	set.Cc[unix.VMIN], set.Cc[unix.VTIME] = 1, 0
 	// A program that is stopped would leave the terminal without an echo.

@@ -3,6 +3,8 @@ package cli
 import (
 	"context"
 	"errors"
+	"unicode/utf16"
+	"unicode/utf8"
 	"unsafe"
 
 	"golang.org/x/sys/windows"
@@ -32,9 +34,18 @@ type conio struct {
 	in, out windows.Handle
 	was     uint32
 	wake    windows.Handle // an event: it ends a wait
+
+	high  uint16 // the first half of a character of two
+	bytes []byte // of a character, that are not given yet
 }
 
-func openConsole() (console, error) {
+// openConsole takes the console for a question: Ctrl-C ends belay as ever.
+func openConsole() (console, error) { return openConsoleAs(windows.ENABLE_PROCESSED_INPUT) }
+
+// openKeyboard takes the console for the interactive form: Ctrl-C is a key like any other.
+func openKeyboard() (console, error) { return openConsoleAs(0) }
+
+func openConsoleAs(mode uint32) (console, error) {
 	open := func(name string) (windows.Handle, error) {
 		p, err := windows.UTF16PtrFromString(name)
 		if err != nil {
@@ -58,8 +69,7 @@ func openConsole() (console, error) {
 		return nil, err
 	}
 	if err = windows.GetConsoleMode(c.in, &c.was); err == nil {
-		// keys one by one, without an echo; Ctrl-C ends belay as ever
-		err = windows.SetConsoleMode(c.in, windows.ENABLE_PROCESSED_INPUT)
+		err = windows.SetConsoleMode(c.in, mode) // keys one by one, without an echo
 	}
 	if err == nil {
 		err = c.discard()
@@ -100,6 +110,7 @@ func (c *conio) write(s string) error {
 }
 
 func (c *conio) discard() error {
+	c.high, c.bytes = 0, nil
 	if r, _, err := flushConsoleInputBuffer.Call(uintptr(c.in)); r == 0 {
 		return err
 	}
@@ -111,6 +122,11 @@ func (c *conio) key(ctx context.Context) (byte, error) {
 	for {
 		if err := ctx.Err(); err != nil {
 			return 0, err
+		}
+		if len(c.bytes) > 0 {
+			b := c.bytes[0]
+			c.bytes = c.bytes[1:]
+			return b, nil
 		}
 		which, err := windows.WaitForMultipleObjects([]windows.Handle{c.wake, c.in}, false, windows.INFINITE)
 		if err != nil {
@@ -127,10 +143,17 @@ func (c *conio) key(ctx context.Context) (byte, error) {
 		if n == 0 || record.eventType != keyEvent || record.keyDown == 0 || record.char == 0 {
 			continue // a mouse, a size, a key that is no character
 		}
-		if record.char > 0x7f {
-			return 0x80, nil // is in no word that is asked for
+		switch r := rune(record.char); {
+		case r < utf8.RuneSelf:
+			return byte(r), nil
+		case c.high != 0:
+			c.bytes = utf8.AppendRune(nil, utf16.DecodeRune(rune(c.high), r))
+			c.high = 0
+		case utf16.IsSurrogate(r):
+			c.high = record.char
+		default:
+			c.bytes = utf8.AppendRune(nil, r)
 		}
-		return byte(record.char), nil
 	}
 }
 

@@ -143,6 +143,7 @@ Exit codes: 0 ok, 1 failed, 2 usage, 3 configuration, 4 the model's provider,
 A command that fails is a result of call: 0.`
 
 func (p *program) command() *cobra.Command {
+	var talk talkFlags
 	root := &cobra.Command{
 		Use:   "belay",
 		Short: "Dependable hands for a coding agent",
@@ -157,12 +158,9 @@ func (p *program) command() *cobra.Command {
 			}
 			return nil
 		},
-		RunE: func(c *cobra.Command, _ []string) error {
-			c.SetOut(p.err)
-			_ = c.Help()
-			return &exit{exitUsage, errors.New("name a command: the interactive host is not built yet")}
-		},
+		RunE: func(c *cobra.Command, _ []string) error { return p.interactive(c, talk) },
 	}
+	talk.add(root)
 	root.SetOut(p.out)
 	root.SetErr(p.err)
 	root.SetIn(p.in)

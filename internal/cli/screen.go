@@ -71,6 +71,16 @@ func (d *display) line(s string) {
 	d.print(s + "\n")
 }
 
+// endLine ends the last line if it has no end yet.
+func (d *display) endLine() {
+	d.mu.Lock()
+	begun := d.begun && d.held == "" || d.held != "" && !strings.HasSuffix(d.held, "\n")
+	d.mu.Unlock()
+	if begun {
+		d.print("\n")
+	}
+}
+
 // flush shows what may be shown. It is called with the lock.
 func (d *display) flush() {
 	if d.dialog || d.held == "" {
