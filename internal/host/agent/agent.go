@@ -148,6 +148,7 @@ type Agent struct {
 	history history
 	events  teller
 	left    atomic.Int64  // goroutines in foreign code: a provider, a tool
+	leave   time.Duration // leaveBehind, but for tests
 	kick    chan struct{} // one slot: the state changed, lead has to look
 	ended   chan struct{} // closed when lead has ended
 
@@ -175,7 +176,7 @@ type Agent struct {
 // New makes an agent. Nothing is started and nobody is asked before the first text.
 func New(c Config) *Agent {
 	a := &Agent{
-		config: c, suite: c.Suite, tools: map[string]declared{},
+		config: c, suite: c.Suite, tools: map[string]declared{}, leave: leaveBehind,
 		kick: make(chan struct{}, 1), ended: make(chan struct{}), changed: make(chan struct{}), settled: true,
 	}
 	a.events.tell, a.events.fault = c.Event, a.fault
@@ -300,13 +301,13 @@ func (a *Agent) Abort() (queued []string) {
 	r := a.current
 	a.mu.Unlock()
 	if r != nil {
-		wait(r.over, abortTime)
+		wait(r.over, a.leave+margin)
 	}
 	return queued
 }
 
-// abortTime bounds Abort: what does not end by itself is left behind before.
-const abortTime = leaveBehind + 2*time.Second
+// margin is what Abort gives a run to end beside the time for what is left behind.
+const margin = 2 * time.Second
 
 // stop cancels the run and empties the queues. a.mu is held.
 func (a *Agent) stop() (queued []string) {
@@ -410,7 +411,7 @@ func (a *Agent) Close() error {
 	a.mu.Lock()
 	leads := a.leads
 	a.mu.Unlock()
-	ended := !leads || wait(a.ended, abortTime)
+	ended := !leads || wait(a.ended, a.leave+margin)
 	told := a.events.flush()
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -164,7 +164,7 @@ func (r *run) outcome(c model.Call) result {
 		return got
 	case <-r.ctx.Done():
 	}
-	late := time.NewTimer(leaveBehind)
+	late := time.NewTimer(r.leave)
 	defer late.Stop()
 	select {
 	case got := <-came:

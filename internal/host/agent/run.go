@@ -455,7 +455,7 @@ func (r *run) request(q model.Request, text func(string)) (model.Answer, error) 
 	select {
 	case got = <-done:
 	case <-r.ctx.Done():
-		late := time.NewTimer(leaveBehind)
+		late := time.NewTimer(r.leave)
 		defer late.Stop()
 		select {
 		case got = <-done:
