@@ -48,6 +48,7 @@ type Suite struct {
 	calls   sync.WaitGroup
 	mu      sync.Mutex // orders calls.Add before calls.Wait
 	closed  bool
+	nests   nests
 	ending  sync.Once
 	ended   error // of the end, set by ending
 }
@@ -136,7 +137,13 @@ func (s *Suite) Definitions() []tool.Definition { return s.corridor.Definitions(
 // is a result. When ctx is done before anything happened the call is refused;
 // after that, what the tool says of a cancellation holds. Close cancels calls
 // that are under way.
-func (s *Suite) Call(ctx context.Context, caller Caller, call tool.Call) (tool.Result, error) {
+//
+// A call with a Parent is nested: something that another call runs has made it. It takes
+// the same way, with the same hooks and gates, but its result is nobody's observation of
+// an end (D5), since a script can throw it away: Ends is empty, and exec_ack says that
+// the end was seen. One parent makes at most [MaxNested] of them, and has
+// [MaxNestedAtOnce] under way; what is over is refused as a limit.
+func (s *Suite) Call(ctx context.Context, caller Caller, call tool.Call) (result tool.Result, err error) {
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
@@ -150,6 +157,13 @@ func (s *Suite) Call(ctx context.Context, caller Caller, call tool.Call) (tool.R
 	defer cancel()
 	defer context.AfterFunc(s.closing, cancel)()
 	ctx = jobs.InTask(ctx, delivery.Task(caller.Task))
+	if call.Parent != "" {
+		if err := s.nests.enter(call.Parent); err != nil {
+			return tool.Result{}, err
+		}
+		defer s.nests.leave(call.Parent)
+		defer func() { result.Ends = nil }()
+	}
 	return s.corridor.Call(ctx, dispatch.Caller{Report: caller.Reporter, Asker: caller.Asker, Notify: caller.Notify}, call)
 }
 
