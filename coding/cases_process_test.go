@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -30,12 +31,10 @@ import (
 //	SH-13         which signals go to which numbers is seen in proc only: its tests hold it
 //	SH-14         nothing is stored between runs: no record to be wrong (B6)
 //	SH-18         in a test of its own below: the whole process needs a terminal
-//	SE-13 SE-17 SE-19 SE-20 SE-22 SE-23, and the end of file in SH-43
-//	              input to a process needs the user's yes, and there is nobody to ask yet; what the
-//	              writes themselves do is tested in proc
+//	SE-13 SE-17 SE-19 SE-20 SE-22 SE-23
+//	              input to a process needs the user's yes: with the other tests of input
 //	SE-26         belay answers no terminal query: that would be input nobody approved
 //	SE-34         there is no retention: a runtime removes its own logs, and touches no other's (P8)
-//	SE-35         nobody is told of an end yet
 //	SE-39         its part on a user's terminal belongs to the interactive host
 var processCases = map[string]func(c *processCase){
 	"SH-01": func(c *processCase) {
@@ -220,6 +219,12 @@ var processCases = map[string]func(c *processCase){
 		}
 	},
 	"SH-43": func(c *processCase) {
+		a := c.start("exec cat", "stdin", "open", "yield_time_ms", 250)
+		c.start("exec sleep 30043", "yield_time_ms", 250)
+		data, e := typed(c.t, c.Suite, context.Background(), &user{answer: yes}, m{"session_id": a.id(), "close": true, "yield_time_ms": 5000})
+		if e != nil || data["status"] != "exited" || data["exit_code"] != 0.0 {
+			c.t.Errorf("its end of file did not come: %v %v", e, data)
+		}
 		for range 3 {
 			c.start("exec cat", "stdin", "open", "yield_time_ms", 250)
 			c.start("exec sleep 30043", "tty", true, "yield_time_ms", 250)
@@ -382,6 +387,33 @@ var processCases = map[string]func(c *processCase){
 		}
 		y.is("stop", y.do("exec_kill", m{"session_id": a.id()}), "status", "killed")
 		y.gone("after the stop")
+	},
+	"SE-35": func(c *processCase) {
+		codes := map[string]string{}
+		for n := 1; n <= 10; n++ {
+			a := c.start(fmt.Sprintf("sleep 1; exit %d", n), "mode", "background", "yield_time_ms", 0)
+			codes[a.id()] = strconv.Itoa(n)
+		}
+		var events []Message
+		for end := time.Now().Add(hang); len(events) < 10 && time.Now().Before(end); {
+			select {
+			case <-c.Notices():
+			case <-time.After(time.Second):
+			}
+			got := c.Take(Idle)
+			c.Delivered(got)
+			events = append(events, got...)
+		}
+		for _, e := range events {
+			if p := told(c.t, e); codes[e.SessionID] == "" || p.facts["exit_code"] != codes[e.SessionID] {
+				c.t.Errorf("%q", e.Text)
+			}
+			delete(codes, e.SessionID)
+		}
+		if len(events) != 10 || len(codes) != 0 {
+			c.t.Errorf("%d events, not told: %v", len(events), codes)
+		}
+		c.none("afterwards")
 	},
 	"SE-39": func(c *processCase) {
 		const line = `printf 'A\033]52;c;aGVsbG8=\007B\033]0;t\007C\033]8;;http://x\033\\L\033]8;;\033\\D\033[2JE\033[10AF\033PG\033\\H\033_I\033\\J\033cK\302\2331mM\n'`

@@ -354,3 +354,20 @@ func TestShutdownOverHTTP(t *testing.T) {
 	}
 	<-answered
 }
+
+func callParams(name string, args any) *sdk.CallToolParams {
+	return &sdk.CallToolParams{Name: name, Arguments: args}
+}
+
+// call1 is the texts of a result's blocks.
+func call1(t *testing.T, ctx context.Context, session *sdk.ClientSession, name string, args any) (texts []string) {
+	t.Helper()
+	r, err := session.CallTool(ctx, callParams(name, args))
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	for _, c := range r.Content {
+		texts = append(texts, c.(*sdk.TextContent).Text)
+	}
+	return texts
+}
