@@ -370,7 +370,7 @@ func messages(talk *Talk, from, limit int64) (any, *fault) {
 	err := talk.Entries(func(e transcript.Entry) error {
 		at++
 		role := roles[e.Type]
-		if at < from || role == "" { // the end of a turn
+		if at < from || role == "" || role == "assistant" && e.Text == "" { // the end of a turn, or an answer that is calls only
 			return nil
 		}
 		m := message{Role: role, Time: e.Time, Display: e.Display, CallID: e.CallID, Tool: e.Tool, Kind: e.Kind, Code: e.Code, SessionID: e.Session, Dropped: e.Dropped}
