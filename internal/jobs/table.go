@@ -166,9 +166,9 @@ func (t *Table) retire(p *proc.Proc, j *Job) {
 	t.mu.Lock()
 	delete(t.owned, p)
 	if j != nil {
+		t.tell(j) // first: who sees the end finds its message
 		close(j.done)
 		j.output.ended()
-		t.tell(j)
 		t.finished = append(t.finished, j)
 	}
 	for len(t.finished) > t.limits.MaxFinished {

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,7 +17,10 @@ import (
 	"testing"
 	"time"
 
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
 	"github.com/belayhq/belay/coding"
+	"github.com/belayhq/belay/tool"
 )
 
 // A stand is a peer of a real suite, whose answers it takes apart.
@@ -539,5 +543,125 @@ func TestMessagesOverHTTP_D1_D5(t *testing.T) {
 				t.Errorf("again: %q", r)
 			}
 		})
+	}
+}
+
+// Over HTTP an answer counts as written if something was written after it was there, and
+// nothing failed.
+func TestPostsKnowWhatWasWritten(t *testing.T) {
+	t.Parallel()
+	p := &posts{open: map[string]*post{}}
+	for name, c := range map[string]struct {
+		before, after func(*watchedWriter)
+		late          bool // the request is over when the answer comes
+		want          bool
+	}{
+		"written":             {nil, func(w *watchedWriter) { w.Write([]byte("x")); w.Flush() }, false, true},
+		"not written":         {nil, nil, false, false},
+		"only progress":       {func(w *watchedWriter) { w.Write([]byte("x")) }, nil, false, false},
+		"written in vain":     {nil, func(w *watchedWriter) { w.Write([]byte("fail")) }, false, false},
+		"not flushed":         {nil, func(w *watchedWriter) { w.Write([]byte("x")); w.Write([]byte("unflushed")); w.Flush() }, false, false},
+		"the request is over": {nil, nil, true, false},
+	} {
+		r := httptest.NewRequest("POST", Path, nil)
+		r.Header.Set(postHeader, "forged")
+		w := &watchedWriter{ResponseWriter: &badWriter{ResponseRecorder: httptest.NewRecorder()}}
+		end := p.begin(r, w)
+		got := -1
+		a := &answer{settle: func(written bool) {
+			if got++; written {
+				got = 10
+			}
+		}}
+		if c.before != nil {
+			c.before(w)
+		}
+		if c.late {
+			end()
+		}
+		p.load(&sdk.CallToolRequest{Extra: &sdk.RequestExtra{Header: r.Header}}, a)
+		if c.after != nil {
+			c.after(w)
+		}
+		if !c.late {
+			end()
+		}
+		if want := map[bool]int{false: 0, true: 10}[c.want]; got != want {
+			t.Errorf("%s: %d, want %d", name, got, want)
+		}
+	}
+	if len(p.open) != 0 {
+		t.Errorf("%d are open", len(p.open))
+	}
+}
+
+// A badWriter fails at what says so.
+type badWriter struct {
+	*httptest.ResponseRecorder
+	full bool
+}
+
+func (w *badWriter) Write(b []byte) (int, error) {
+	if string(b) == "fail" {
+		return 0, errors.New("gone")
+	}
+	w.full = w.full || string(b) == "unflushed"
+	return len(b), nil
+}
+
+func (w *badWriter) FlushError() error {
+	if w.full {
+		return errors.New("gone")
+	}
+	return nil
+}
+
+// An observer notes what it is told, and reports an end with each result.
+type observer struct {
+	*suite
+	observed chan []string
+}
+
+func (o *observer) Call(ctx context.Context, caller coding.Caller, call tool.Call) (tool.Result, error) {
+	r, err := o.suite.Call(ctx, caller, call)
+	if err == nil {
+		r.Ends = []string{call.ID}
+	}
+	return r, err
+}
+
+func (o *observer) Observed(ids []string) { o.observed <- ids }
+
+// D5: an end counts as observed when the answer that reports it was written, not where the
+// call was cancelled or failed.
+func TestWrittenAnswersObserve_D5(t *testing.T) {
+	t.Parallel()
+	o := &observer{newSuite(), make(chan []string, 10)}
+	ended := make(chan error, 10)
+	o.onCall = func(err error) { ended <- err }
+	p := newPeer(t, o).hello()
+	p.send(callOf("1", "exec_wait", `{}`))
+	o.began(t)
+	p.send(cancelOf("1"))
+	p.silent("a")
+	p.send(callOf("2", "read", `{"text":"gone"}`)) // an error
+	p.reply()
+	close(o.release) // the cancelled call ends well, and is not answered
+	<-ended
+	<-ended
+	p.send(callOf("3", "read", `{}`))
+	p.reply()
+	select {
+	case ids := <-o.observed:
+		if len(ids) != 1 || ids[0] != "3" {
+			t.Errorf("%v", ids)
+		}
+	case <-time.After(hang):
+		t.Fatal("nothing was observed")
+	}
+	p.in.Close()
+	p.gone()
+	if len(o.observed) != 0 {
+		t.Errorf("%v", <-o.observed)
 	}
 }
