@@ -52,6 +52,10 @@ type host struct {
 	slots     chan struct{}
 	calls     int // of tools by the client, so that each has an id of its own
 
+	// accepting is held while a text is handed over and answered, so that its response
+	// comes before the events that it brings about.
+	accepting sync.Mutex
+
 	mu   sync.Mutex
 	talk *Talk // set by the one goroutine that serves, and read by others
 }
@@ -67,7 +71,10 @@ func (h *host) ended(session string) <-chan struct{} { return h.current().Suite.
 
 func (h *host) open(ctx context.Context, which Which) (*Talk, error) {
 	return h.config.Open(ctx, which, Ears{
-		Event: func(e agent.Event) { h.out.Put(e) },
+		Event: func(e agent.Event) {
+			h.accepted()
+			h.out.Put(e)
+		},
 		Asker: h.questions,
 		// The client of a host with a user is the user's screen; any other is none.
 		Notify: func(text string) {
@@ -183,11 +190,11 @@ func (h *host) handle(ctx context.Context, r request) {
 		h.questions.hello(r.ui)
 		say(h.config.hello(talk), nil)
 	case "prompt":
-		say(nil, refusal(talk.Agent.Prompt(r.text)))
+		h.accept(r, talk.Agent.Prompt)
 	case "steer":
-		say(nil, refusal(talk.Agent.Steer(r.text)))
+		h.accept(r, talk.Agent.Steer)
 	case "follow_up":
-		say(nil, refusal(talk.Agent.FollowUp(r.text)))
+		h.accept(r, talk.Agent.FollowUp)
 	case "abort":
 		over := h.out.Hurry()
 		queued := talk.Agent.Abort()
@@ -223,6 +230,18 @@ func (h *host) handle(ctx context.Context, r request) {
 			say(nil, faultf("void", "no such question stands; nothing was confirmed"))
 		}
 	}
+}
+
+// accepted waits while a text is being handed over.
+func (h *host) accepted() {
+	h.accepting.Lock()
+	defer h.accepting.Unlock()
+}
+
+func (h *host) accept(r request, to func(string) error) {
+	h.accepting.Lock()
+	defer h.accepting.Unlock()
+	h.reply(r.id, nil, refusal(to(r.text)))
 }
 
 // aside carries out what may take its time beside other requests.

@@ -339,6 +339,10 @@ func TestProcessesOfAClient(t *testing.T) {
 	if !strings.Contains(c.text(), `"settled"`) {
 		t.Error("it is not settled")
 	}
+	text := c.text()
+	if answer, event := strings.Index(text, `"response","id":1,`), strings.Index(text, `"role":"user"`); answer > event {
+		t.Error("what a prompt brings about came before its response")
+	}
 	r, _ = c.do(`{"id":5,"type":"messages"}`)
 	if all := r["messages"].([]any); len(all) != 4 { // user, call, result, answer; the empty one is not said
 		for _, m := range all {
