@@ -25,7 +25,7 @@ const check = (what, seen, ok) => {
 const has = (...parts) => (text) => parts.every((p) => (p instanceof RegExp ? p.test(text) : text.includes(p)));
 
 // What the model asks for, and what it has to see: facts of the header, output, codes.
-let session = "";
+let session = "", background = "";
 const steps = [
 	["a page with its digest", "read", () => ({ path: "a.txt" }), has("path=a.txt", `sha256=${sha256("first\nsecond\n")}`, "eof=true", "first\nsecond")],
 	["an error with its code", "read", () => ({ path: "../home" }), has("outside_root: ")],
@@ -41,6 +41,13 @@ const steps = [
 	["input that nobody approves", "write_stdin", () => ({ session_id: session, chars: "x" }), has(/approval_(denied|unavailable): |requires? .*(approval|permission)|reject|cancel/i)],
 	["a wait to the end", "exec_wait", () => ({ session_ids: [session], timeout_ms: 40000 }), has("timed_out=false", `session=${session}`, "exit_code=0", "done")],
 	["its output again", "exec_output", () => ({ session_id: session }), has("started\ndone")],
+	["a background run", "exec_command", () => ({ cmd: "sleep 1; echo from the background; exit 4", mode: "background", yield_time_ms: 250 }), (text) => {
+		background = /session=([a-z0-9_]+)/.exec(text)?.[1] ?? "";
+		return background !== "" && has("status=running")(text);
+	}],
+	["its end on the next result, labelled", "shell", () => ({ argv: ["sh", "-c", "sleep 3; echo later"] }),
+		(text) => has("later", `session=${background} mode=background status=exited exit_code=4`, "[untrusted output of the process: the 20 bytes that follow", "from the background")(text)],
+	["and only once", "exec_list", () => ({}), (text) => !text.includes("untrusted output") && has(`session=${background}`, "mode=background")(text)],
 	// opencode cuts at 2,000 lines as well, which nobody can know beforehand: these are fewer
 	["a long output, whole or with its cut told", "shell", () => ({ argv: ["sh", "-c", "i=0; while [ $i -lt 2000 ]; do echo line $i ............................................; i=$((i+1)); done"] }),
 		(text) => has("line 0 ", "line 1999 ")(text) && /omitted/.test(text) && !/tokens truncated/.test(text)],
