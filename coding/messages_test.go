@@ -287,24 +287,27 @@ func TestAnotherTaskDisarms_D2(t *testing.T) {
 // ended by itself; its own timeout does not.
 func TestAKillSuppresses_D3(t *testing.T) {
 	t.Parallel()
-	y := newYard(t, nil)
-	forms := []m{{"mode": "background"}, {"mode": "service"}, {"completion_mode": "steer"}, {"completion_mode": "followUp"}, {"completion_mode": "nextTurn"}, {"notify_on_exit": true}}
-	for _, form := range forms {
-		for _, line := range []string{"sleep 300", "trap 'exit 9' TERM; while :; do sleep 0.1; done", "sleep 0.3; exit 3"} {
-			args := m{"cmd": line, "yield_time_ms": 250}
-			for k, v := range form {
-				args[k] = v
+	for _, form := range []m{{"mode": "background"}, {"mode": "service"}, {"completion_mode": "steer"}, {"completion_mode": "followUp"}, {"completion_mode": "nextTurn"}, {"notify_on_exit": true}} {
+		t.Run(fmt.Sprint(form), func(t *testing.T) {
+			t.Parallel()
+			y := newYard(t, nil)
+			for _, line := range []string{"sleep 300", "trap 'exit 9' TERM; while :; do sleep 0.1; done", "sleep 0.3; exit 3"} {
+				args := m{"cmd": line, "yield_time_ms": 250}
+				for k, v := range form {
+					args[k] = v
+				}
+				a := y.do("exec_command", args)
+				if strings.HasPrefix(line, "sleep 0.3") {
+					y.over(a.id())
+				}
+				if killed := y.do("exec_kill", m{"session_id": a.id()}); killed.err != nil || killed.raw.Ends != nil {
+					t.Errorf("%q %v", killed.text, killed.raw.Ends)
+				}
+				y.none(line)
 			}
-			a := y.do("exec_command", args)
-			if strings.HasPrefix(line, "sleep 0.3") {
-				y.over(a.id())
-			}
-			if killed := y.do("exec_kill", m{"session_id": a.id()}); killed.err != nil || killed.raw.Ends != nil {
-				t.Errorf("%v: %q %v", form, killed.text, killed.raw.Ends)
-			}
-			y.none(fmt.Sprint(form, line))
-		}
+		})
 	}
+	y := newYard(t, nil)
 	// a cancelled start is ended as by a kill: nobody knows its ID
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
