@@ -51,7 +51,8 @@ func openTTY(signals bool) (console, error) {
 	set.Lflag |= unix.ISIG
 	if !signals {
 		set.Lflag &^= unix.ISIG
-		set.Iflag &^= unix.IXON // Ctrl-S would stand still for no reason
+		// Ctrl-S would stand still for no reason; the two ends of a pasted line are told apart.
+		set.Iflag &^= unix.IXON | unix.ICRNL | unix.INLCR | unix.IGNCR
 	}
 	set.Iflag &^= unix.ISTRIP
 	set.Cc[unix.VMIN], set.Cc[unix.VTIME] = 1, 0

@@ -142,9 +142,10 @@ func (p *program) provider(c *configuration) (model.Provider, error) {
 	return openai.NewResponses(config), nil
 }
 
-// face is what the forms need.
-func (h *host) face(which stream.Which) stream.Config {
-	return stream.Config{Version: version, Open: h.open, Which: which}
+// face is what the forms need. stop ends what it holds.
+func (h *host) face(which stream.Which) (config stream.Config, stop func()) {
+	gone, stop := watchReader(h.out)
+	return stream.Config{Version: version, Open: h.open, Which: which, Gone: gone}, stop
 }
 
 // open opens a conversation with tools and an agent of its own.

@@ -163,9 +163,11 @@ func (s *session) run(which stream.Which) error {
 
 // open opens a conversation in place of the one that is open, if there is one.
 func (s *session) open(which stream.Which) error {
-	talk, err := s.host.open(s.ctx, which, stream.Ears{
+	var talk *stream.Talk // is set before anybody is asked
+	var err error
+	talk, err = s.host.open(s.ctx, which, stream.Ears{
 		Event:  s.tell,
-		Asker:  &terminalAsker{s.dialog},
+		Asker:  &terminalAsker{func() (console, error) { return s.dialog(talk.Agent) }},
 		Notify: func(text string) { s.screen.line("belay: " + termtext.Escape(text)) },
 	})
 	if err != nil {
@@ -424,7 +426,10 @@ func endOfCall(e agent.Event) string {
 
 // dialog gives the terminal to a question: what is typed is its answer, and nothing else is
 // shown until it is closed.
-func (s *session) dialog() (console, error) {
+func (s *session) dialog(a *agent.Agent) (console, error) {
+	told, cancel := context.WithTimeout(s.ctx, time.Second) // what led to the question stands above it
+	a.Told(told)
+	cancel()
 	s.dialogs.Add(1)
 	s.changes() // run lets go of the keys
 	s.screen.begin()

@@ -31,7 +31,9 @@ func (p *program) rpc() *cobra.Command {
 			if isTerminal(p.in) {
 				fmt.Fprintln(p.err, "belay: waiting for requests on standard input; see docs/host.md")
 			}
-			err = stream.RPC(c.Context(), h.face(which), p.in, p.out)
+			config, stop := h.face(which)
+			defer stop()
+			err = stream.RPC(c.Context(), config, p.in, p.out)
 			var refused *stream.Refusal
 			if errors.As(err, &refused) {
 				return &exit{exitFailed, err}

@@ -145,11 +145,13 @@ func (p *program) readAll(ctx context.Context) (string, error) {
 
 func (h *host) carryOut(ctx context.Context, which stream.Which, task stream.Task, asJSON bool) error {
 	var report stream.Report
+	config, stop := h.face(which)
+	defer stop()
 	var err error
 	if asJSON {
-		report, err = stream.JSON(ctx, h.face(which), task, h.out)
+		report, err = stream.JSON(ctx, config, task, h.out)
 	} else {
-		report, err = stream.Print(ctx, h.face(which), task, screen{h.program}, h.err)
+		report, err = stream.Print(ctx, config, task, screen{h.program}, h.err)
 	}
 	var refused *stream.Refusal
 	switch {

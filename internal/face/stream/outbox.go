@@ -40,7 +40,8 @@ type outbox struct {
 	closed  bool
 	failed  error // of the Write that failed
 
-	broken chan struct{} // closed when a Write failed
+	broken chan struct{} // closed when a Write failed, or the reader was seen to leave
+	over   chan struct{} // closed by Close
 	ended  chan struct{} // closed when the writer is
 }
 
@@ -49,10 +50,15 @@ type line struct {
 	reply bool
 }
 
-func newOutbox(out io.Writer) *outbox {
-	o := &outbox{out: out, broken: make(chan struct{}), ended: make(chan struct{})}
+// newOutbox makes one. gone is closed by who sees the reader leave without a Write; nil is
+// nobody.
+func newOutbox(out io.Writer, gone <-chan struct{}) *outbox {
+	o := &outbox{out: out, broken: make(chan struct{}), over: make(chan struct{}), ended: make(chan struct{})}
 	o.moved = sync.NewCond(&o.mu)
 	go o.write()
+	if gone != nil {
+		go o.left(gone)
+	}
 	return o
 }
 
@@ -161,6 +167,9 @@ func (o *outbox) lost() error {
 func (o *outbox) Close() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if !o.closed {
+		close(o.over)
+	}
 	o.closed = true
 	o.drop()
 }
@@ -171,6 +180,27 @@ func (o *outbox) drop() {
 	o.moved.Broadcast()
 }
 
+// fail notes that nobody reads any more. It is called with the lock.
+func (o *outbox) fail(err error) {
+	if o.failed == nil {
+		o.failed = err
+		o.drop()
+		close(o.broken)
+	}
+}
+
+// left waits for one who sees that the reader left, until the outbox is closed or fails.
+func (o *outbox) left(gone <-chan struct{}) {
+	select {
+	case <-gone:
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.fail(io.ErrClosedPipe)
+	case <-o.broken:
+	case <-o.over:
+	}
+}
+
 // maxBatch bounds what one Write is given where several lines wait, in bytes.
 const maxBatch = 64 << 10
 
@@ -179,10 +209,10 @@ func (o *outbox) write() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for {
-		for len(o.waiting) == 0 && !o.closed {
+		for len(o.waiting) == 0 && !o.closed && o.failed == nil {
 			o.moved.Wait()
 		}
-		if o.closed {
+		if o.closed || o.failed != nil {
 			return
 		}
 		n := 1
@@ -210,10 +240,7 @@ func (o *outbox) write() {
 		o.wrote += int64(n)
 		o.moved.Broadcast()
 		if err != nil {
-			o.failed = err
-			o.drop()
-			close(o.broken)
-			return
+			o.fail(err)
 		}
 	}
 }

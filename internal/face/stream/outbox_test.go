@@ -55,7 +55,7 @@ func FuzzEncodedLineIsOneLine(f *testing.F) {
 func TestAReaderThatDoesNotRead(t *testing.T) {
 	t.Parallel()
 	r, w := io.Pipe()
-	o := newOutbox(w)
+	o := newOutbox(w, nil)
 	defer func() { r.Close(); o.Close(); <-o.ended }()
 	big := strings.Repeat("x", 300<<10)
 	put := make(chan int, 100)
@@ -120,7 +120,7 @@ func (f *failing) Write(b []byte) (int, error) {
 // HO-03: an output that fails ends all waiting, and takes no more.
 func TestAReaderThatLeft(t *testing.T) {
 	t.Parallel()
-	o := newOutbox(&failing{1})
+	o := newOutbox(&failing{1}, nil)
 	defer o.Close()
 	for range 100 {
 		o.Put(strings.Repeat("x", 1<<20)) // does not hang
@@ -132,11 +132,31 @@ func TestAReaderThatLeft(t *testing.T) {
 	<-o.ended
 }
 
+// A reader that was seen to leave ends all waiting without a Write.
+func TestAReaderThatWasSeenToLeave(t *testing.T) {
+	t.Parallel()
+	r, w := io.Pipe()
+	gone := make(chan struct{})
+	o := newOutbox(w, gone)
+	close(gone)
+	<-o.broken
+	o.Put("dropped")
+	if o.Room() || !errors.Is(o.lost(), io.ErrClosedPipe) {
+		t.Error("it goes on")
+	}
+	o.Close()
+	<-o.ended
+	r.Close()
+	o = newOutbox(io.Discard, make(chan struct{}))
+	o.Close() // and nothing stays behind
+	<-o.ended
+}
+
 // Responses of a client that asks and does not read are bounded: it is not read from.
 func TestRoomForResponses(t *testing.T) {
 	t.Parallel()
 	r, w := io.Pipe()
-	o := newOutbox(w)
+	o := newOutbox(w, nil)
 	defer func() { r.Close(); o.Close(); <-o.ended }()
 	o.Reply("first")
 	o.Reply(strings.Repeat("x", maxReplies+1))
@@ -161,7 +181,7 @@ func TestRoomForResponses(t *testing.T) {
 func TestDrainIsBounded(t *testing.T) {
 	t.Parallel()
 	r, w := io.Pipe()
-	o := newOutbox(w)
+	o := newOutbox(w, nil)
 	defer func() { r.Close(); o.Close(); <-o.ended }()
 	for range 12 {
 		o.Put(strings.Repeat("x", maxBatch)) // each a Write of its own

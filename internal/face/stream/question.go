@@ -18,6 +18,8 @@ type questions struct {
 	out *outbox
 	// ended gives a channel that is closed when a session ends, or nil.
 	ended func(session string) <-chan struct{}
+	// told waits until the events so far were told, or ctx is done; or nil.
+	told func(ctx context.Context)
 
 	mu      sync.Mutex
 	ui      bool
@@ -45,6 +47,10 @@ type uiWithdrawn struct {
 	Reason string `json:"reason"`
 }
 
+// behind is how long a question waits for the events that led to it. A client that does not
+// read gets it all the same.
+const behind = time.Second
+
 // errVoid is a no to a question that went away.
 var errVoid = errors.New("stream: the question is void")
 
@@ -58,6 +64,11 @@ func (q *questions) Ask(ctx context.Context, p tool.Prompt) (bool, error) {
 	}
 	q.open[id] = answer
 	q.mu.Unlock()
+	if q.told != nil {
+		soon, cancel := context.WithTimeout(ctx, behind)
+		q.told(soon)
+		cancel()
+	}
 
 	var gone <-chan struct{}
 	if p.Reason == "input" && q.ended != nil {

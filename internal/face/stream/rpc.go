@@ -26,9 +26,10 @@ const maxBeside = 16
 //
 // RPC closes in.
 func RPC(ctx context.Context, c Config, in io.ReadCloser, out io.Writer) error {
-	h := &host{config: c, out: newOutbox(out)}
+	h := &host{config: c, out: newOutbox(out, c.Gone)}
 	defer h.out.Close()
-	h.questions = &questions{out: h.out, open: map[string]chan bool{}, ended: h.ended}
+	h.questions = &questions{out: h.out, open: map[string]chan bool{}, ended: h.ended,
+		told: func(ctx context.Context) { h.current().Agent.Told(ctx) }}
 	talk, err := h.open(ctx, c.Which)
 	if err != nil {
 		return err

@@ -55,7 +55,7 @@ func Print(ctx context.Context, c Config, t Task, out, progress io.Writer) (Repo
 	if text != "" && !strings.HasSuffix(text, "\n") {
 		text += "\n"
 	}
-	o := newOutbox(out)
+	o := newOutbox(out, nil)
 	defer o.Close()
 	o.Text(text)
 	switch {
@@ -70,7 +70,7 @@ func Print(ctx context.Context, c Config, t Task, out, progress io.Writer) (Repo
 // JSON carries a task out and writes its events to out, beginning with hello. The errors
 // are those of Print.
 func JSON(ctx context.Context, c Config, t Task, out io.Writer) (Report, error) {
-	o := newOutbox(out)
+	o := newOutbox(out, c.Gone)
 	defer o.Close()
 	turn := newPhase()
 	talk, err := c.Open(ctx, c.Which, Ears{func(e agent.Event) { turn.see(e); o.Put(e) }, t.Asker, t.Notify})

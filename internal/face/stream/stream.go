@@ -62,6 +62,10 @@ type Config struct {
 	Version string // of belay
 	Open    func(context.Context, Which, Ears) (*Talk, error)
 	Which   Which // the first conversation
+	// Gone is closed when the reader of the output has left, by who can see that
+	// without a Write: a conversation that says nothing for long would not know. nil:
+	// nobody can. Print passes it over: a task may be worth its end without a reader.
+	Gone <-chan struct{}
 }
 
 // hello is the first event of a conversation.

@@ -1,0 +1,250 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/creack/pty"
+)
+
+// An onscreen is belay on a real terminal.
+type onscreen struct {
+	*hosted
+	cmd    *exec.Cmd
+	master *os.File
+	mu     sync.Mutex
+	seen   bytes.Buffer
+	read   int // of seen, by await
+	over   chan struct{}
+}
+
+func (h *hosted) onTerminal(script string, args ...string) *onscreen {
+	h.t.Helper()
+	x := &onscreen{hosted: h, cmd: h.belay(script, args...), over: make(chan struct{})}
+	var err error
+	if x.master, err = pty.StartWithSize(x.cmd, &pty.Winsize{Cols: 80, Rows: 24}); err != nil {
+		h.t.Skip("no terminal: ", err)
+	}
+	go func() {
+		defer close(x.over)
+		b := make([]byte, 4096)
+		for {
+			n, err := x.master.Read(b)
+			x.mu.Lock()
+			x.seen.Write(b[:n])
+			x.mu.Unlock()
+			if err != nil {
+				return
+			}
+		}
+	}()
+	h.t.Cleanup(func() {
+		if x.cmd.ProcessState == nil {
+			x.cmd.Process.Kill()
+			x.cmd.Wait()
+		}
+		x.master.Close()
+		<-x.over
+	})
+	return x
+}
+
+func (x *onscreen) screen() string { x.mu.Lock(); defer x.mu.Unlock(); return x.seen.String() }
+
+// await waits for a text behind the one that was awaited before.
+func (x *onscreen) await(what string) {
+	x.t.Helper()
+	for end := time.Now().Add(hang); ; time.Sleep(2 * time.Millisecond) {
+		s := x.screen()
+		if n := strings.Index(s[x.read:], what); n >= 0 {
+			x.read += n + len(what)
+			return
+		}
+		if time.Now().After(end) {
+			x.t.Fatalf("%q did not come behind:\n%q", what, s[x.read:])
+		}
+	}
+}
+
+func (x *onscreen) types(s string) {
+	x.t.Helper()
+	if _, err := x.master.WriteString(s); err != nil {
+		x.t.Fatal(err)
+	}
+}
+
+// ends waits for the end, and wants its exit code and that nothing came that is not written by
+// belay itself: no sequence but those around what is pasted.
+func (x *onscreen) ends(code int) {
+	x.t.Helper()
+	if got := waitFor(x.t, x.cmd); got != code {
+		x.t.Errorf("exit code %d, want %d:\n%q", got, code, x.screen())
+	}
+	select {
+	case <-x.over:
+	case <-time.After(hang):
+		x.t.Error("somebody else has the terminal")
+	}
+	s := strings.NewReplacer("\x1b[?2004h", "", "\x1b[?2004l", "").Replace(x.screen())
+	if strings.ContainsAny(s, "\x1b\x9b\u202e\x07") {
+		x.t.Errorf("something else acts on the terminal:\n%q", s)
+	}
+	if strings.Contains(s, "goroutine") {
+		x.t.Error(s)
+	}
+}
+
+const stop, endOfFile = "\x03", "\x04"
+
+// A whole conversation on a terminal: an answer with things in it that would act on the terminal, an
+// approval that takes turns with the input, a change of direction, Ctrl-C that stops the model, Ctrl-C
+// twice that ends belay. U3, P9, P10, HO-09.
+func TestOnATerminal(t *testing.T) {
+	t.Parallel()
+	h := newHosted(t)
+	x := h.onTerminal(`{"text":"Hel\u001b[31mlo\u001b]0;title\u0007 \u202eyou.","pieces":9,"calls":[{"name":"exec_command","args":{"cmd":"cat","stdin":"open","yield_time_ms":250}},{"name":"shell","args":{"argv":["sh","-c","exit 3"]}}]}
+{"take":{"s":"session=([a-z0-9_]+)"},"text":"I ask.","calls":[{"name":"write_stdin","args":{"session_id":"${s}","chars":"first\u001b[2J\n","yield_time_ms":500}}]}
+{"expect":["first"],"text":"It was sent.","calls":[{"name":"write_stdin","args":{"session_id":"${s}","chars":"second\n"}}]}
+{"expect":["approval_denied"],"text":"It was not."}
+{"text":"working","calls":[{"name":"exec_command","args":{"cmd":"touch w; while ! test -e steered; do sleep 0.02; done","yield_time_ms":30000}}]}
+{"expect":["to the left"],"text":"turned left"}
+{"text":"hanging","calls":[{"name":"exec_command","args":{"cmd":"echo $$ > pid; exec sleep 30309","yield_time_ms":30000}}]}
+{"expect":["still there"],"text":"I am."}
+`)
+	x.await("; /help says how")
+	x.types("hello\x7f\x7f\x7f\x7f\x7fhello w\u00f6rld\r")
+	x.await("> hello w\u00f6rld")
+	x.await("Hello <U+202E>you.")
+	x.await("exec_command cat")
+	x.await("exit code 3")
+	x.await("I ask.")
+	x.await("first\\x1b[2J\\n")
+	x.await("Send it? Type yes and Enter; anything else is no: ")
+	x.types("yes\r")
+	x.await("It was sent.")
+	x.await("second")
+	x.await("anything else is no: ")
+	x.types(stop) // a no, and the run goes on
+	x.await("approval_denied")
+	x.await("It was not.")
+	x.await("tokens in,")
+
+	x.types("work\r")
+	x.await("working")
+	h.exists("w")
+	x.types("to the left\r")
+	x.await("> to the left")
+	os.WriteFile(h.dir+"/steered", nil, 0o600)
+	x.await("turned left")
+	x.await("tokens in,")
+
+	x.types("hang\r")
+	x.await("hanging")
+	pid := h.pid("pid")
+	x.types(stop)
+	x.await("stopping")
+	x.await("uncertain")
+	h.gone(pid)
+	x.types("still there\r")
+	x.await("I am.")
+	x.await("tokens in,")
+	x.types("/ps\r")
+	x.await("command=cat")
+	x.types("typed and")
+	x.await("typed and")
+	x.types(stop)
+	x.types(stop)
+	x.await("Ctrl-C again")
+	x.types(stop)
+	x.await("belay -r ")
+	x.ends(0)
+	if n := strings.Count(x.screen(), "title"); n != 0 {
+		t.Error("the payload of a sequence was shown")
+	}
+}
+
+func (h *hosted) exists(name string) {
+	h.t.Helper()
+	for end := time.Now().Add(hang); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if _, err := os.Stat(h.dir + "/" + name); err == nil {
+			return
+		}
+	}
+	h.t.Fatalf("there is no %s", name)
+}
+
+// D1, D9: a background run wakes the idle model while nobody types; /new leaves the conversation and
+// ends what it runs; a pasted text is one task; Ctrl-D ends.
+func TestTerminalConversations_D1_D9(t *testing.T) {
+	t.Parallel()
+	h := newHosted(t)
+	x := h.onTerminal(`{"calls":[{"name":"exec_command","args":{"cmd":"while ! test -e go; do sleep 0.02; done; echo fin","mode":"background","yield_time_ms":250}},{"name":"exec_command","args":{"cmd":"echo $$ > pid; exec sleep 300","mode":"service","yield_time_ms":250}}]}
+{"text":"it runs"}
+{"expect":["fin"],"text":"it is in"}
+{"expect":["one\ntwo"],"text":"both lines"}
+`)
+	x.await("; /help says how")
+	x.types("/help\r")
+	x.await("Ctrl-C stops the model")
+	x.types("/unheard\r")
+	x.await("there is no command /unheard")
+	x.types("begin\r")
+	x.await("it runs")
+	x.types("half a word")
+	x.await("half a word")
+	os.WriteFile(h.dir+"/go", nil, 0o600)
+	time.Sleep(500 * time.Millisecond)
+	if s := x.screen(); strings.Contains(s, "it is in") {
+		t.Error("who typed was talked to")
+	}
+	x.types("\x15")
+	x.await("1 of the background is in")
+	x.await("it is in")
+	if s := x.screen(); strings.Contains(s, "untrusted") {
+		t.Error("a hidden message was shown")
+	}
+	pid := h.pid("pid")
+	if !running(pid) {
+		t.Error("the service does not run")
+	}
+	x.types("/new\r")
+	x.await("belay: conversation ")
+	h.gone(pid)
+	x.types("\x1b[200~one\r\ntwo\x1b[201~")
+	x.await("one⏎two")
+	x.types("\r")
+	x.await("both lines")
+	x.types(endOfFile)
+	x.ends(0)
+	x.await(fmt.Sprint("belay -r "))
+}
+
+// A signal from outside ends it with its code, and gives the terminal back.
+func TestSignalOnATerminal(t *testing.T) {
+	t.Parallel()
+	x := newHosted(t).onTerminal(`{"text":"x"}`)
+	x.await("; /help says how")
+	x.cmd.Process.Signal(os.Interrupt)
+	x.ends(130)
+	if !strings.Contains(x.screen(), "\x1b[?2004l") {
+		t.Error("the terminal was not given back")
+	}
+}
+
+// Without a terminal belay says what is for that.
+func TestInteractiveNeedsATerminal(t *testing.T) {
+	t.Parallel()
+	c := newHosted(t).belay(`{"text":"x"}`)
+	out, err := c.CombinedOutput()
+	if err == nil || c.ProcessState.ExitCode() != 2 || !strings.Contains(string(out), "belay run") || !strings.Contains(string(out), "belay rpc") {
+		t.Errorf("%v: %s", err, out)
+	}
+}
