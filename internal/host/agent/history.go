@@ -117,14 +117,6 @@ func (h *history) view() []model.Message {
 	return slices.Clip(h.messages)
 }
 
-// answerable tells whether the model has something to answer.
-func (h *history) answerable() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	n := len(h.messages)
-	return n > 0 && h.messages[n-1].Role != model.Assistant
-}
-
 // catchUp writes what happened and could not be written.
 func (h *history) catchUp() error {
 	h.mu.Lock()

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"testing"
@@ -12,12 +13,12 @@ import (
 // helpers are the programs that tests need; the first argument names one.
 var helpers = map[string]func(args []string){}
 
-// leaks is everything that a test run must not leave.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && helpers[os.Args[1]] != nil {
 		helpers[os.Args[1]](os.Args[2:])
 		os.Exit(0)
 	}
+	flag.Set("test.parallel", "16") // they wait for processes, not for the processor
 	before := descriptors()
 	code := m.Run()
 	if code == 0 {

@@ -201,11 +201,9 @@ func (r *run) all() (err error) {
 		}
 		r.resumed = false
 	}
-	if err := r.boundary(coding.Idle); err != nil {
-		return err
-	}
+	more, err := r.boundary(coding.Idle)
 	summed := false // the conversation was summed up for the request that comes now
-	for r.history.answerable() {
+	for more && err == nil {
 		if err := r.allowed(); err != nil {
 			return err
 		}
@@ -229,15 +227,13 @@ func (r *run) all() (err error) {
 			return err
 		}
 		summed = false
-		b := coding.Stop
 		if called {
-			b = coding.Safe
-		}
-		if err := r.boundary(b); err != nil {
-			return err
+			_, err = r.boundary(coding.Safe)
+		} else {
+			more, err = r.boundary(coding.Stop)
 		}
 	}
-	return nil
+	return err
 }
 
 // allowed is nil while another request may be made.
@@ -259,29 +255,34 @@ func (r *run) allowed() error {
 
 // boundary puts in front of the model what waits: first what belay has to tell, then what
 // the user said, so that a direction of the user is the last word; then what was to
-// come after a message of the user.
-func (r *run) boundary(b coding.Boundary) error {
+// come after a message of the user. It tells whether there was anything.
+func (r *run) boundary(b coding.Boundary) (more bool, err error) {
 	texts, messages, err := r.take(b)
 	if err != nil {
-		return err
+		return false, err
 	}
-	if err := r.deliver(messages); err != nil {
-		return err
-	}
-	for _, text := range texts {
-		if err := r.history.tell(transcript.Entry{Type: transcript.User, Text: text}); err != nil {
-			return err
+	more, err = r.deliver(messages)
+	for i, text := range texts {
+		if err == nil {
+			err = r.history.tell(transcript.Entry{Type: transcript.User, Text: text})
+		}
+		if err != nil { // they wait for the user's next word
+			r.mu.Lock()
+			r.steer = append(texts[i:], r.steer...)
+			r.tellQueue()
+			r.mu.Unlock()
+			return false, err
 		}
 		r.events.put(r.ctx, Event{Type: Said, Role: model.User, Text: text})
 	}
-	if len(texts) == 0 {
-		return nil
+	if err != nil || len(texts) == 0 {
+		return more, err
 	}
 	messages, err = r.takeBehind()
-	if err != nil {
-		return err
+	if err == nil {
+		_, err = r.deliver(messages)
 	}
-	return r.deliver(messages)
+	return true, err
 }
 
 // take takes what is due at a boundary: the user's texts, and what belay has to tell
@@ -323,20 +324,21 @@ func (r *run) takeBehind() ([]coding.Message, error) {
 // transcript has them: each further request has them, then, too. An abort and a new
 // direction that came in between give them back, and the Suite knows which of them are
 // over.
-func (r *run) deliver(messages []coding.Message) error {
+func (r *run) deliver(messages []coding.Message) (any bool, err error) {
 	for i, m := range messages {
 		if err := r.ctx.Err(); err != nil || r.suite.Task() != r.task {
 			r.suite.Return(messages[i:])
-			return err
+			return any, err
 		}
 		if err := r.history.tell(transcript.Hide(transcript.Entry{Type: transcript.Notice, Text: valid(m.Text), Session: m.SessionID})); err != nil {
 			r.suite.Return(messages[i:])
-			return err
+			return any, err
 		}
+		any = true
 		r.suite.Delivered(messages[i : i+1])
 		r.events.put(r.ctx, Event{Type: Noticed, SessionID: m.SessionID, Text: valid(m.Text)})
 	}
-	return nil
+	return any, nil
 }
 
 // turn makes one request and the calls of its answer.
