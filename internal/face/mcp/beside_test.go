@@ -489,7 +489,21 @@ func TestParallelAnswersTellOnce_D9(t *testing.T) {
 	}
 }
 
-// Over HTTP: the same, for each token; a client that went away got nothing.
+// A watchedSuite tells when a wait begins and ends.
+type watchedSuite struct {
+	*coding.Suite
+	waits chan string
+}
+
+func (w *watchedSuite) Call(ctx context.Context, caller coding.Caller, call tool.Call) (tool.Result, error) {
+	if call.Name == "exec_wait" {
+		w.waits <- "exec_wait begins"
+		defer func() { w.waits <- "exec_wait ends" }()
+	}
+	return w.Suite.Call(ctx, caller, call)
+}
+
+// Over HTTP: the same, for each token; a call that its client cancelled tells nothing.
 func TestMessagesOverHTTP_D1_D5(t *testing.T) {
 	t.Parallel()
 	for _, version := range versions {
@@ -497,7 +511,8 @@ func TestMessagesOverHTTP_D1_D5(t *testing.T) {
 			t.Parallel()
 			one, root := realSuite(t, nil)
 			two, _ := realSuite(t, nil)
-			s := newSite(t, true, Runtime{"one", one}, Runtime{"two", two})
+			waits := make(chan string, 4)
+			s := newSite(t, true, Runtime{"one", &watchedSuite{one, waits}}, Runtime{"two", two})
 			ctx, client := s.enter("one", version, nil)
 			_, data := ask1(t, ctx, client, "exec_command", map[string]any{"cmd": "until [ -e go ]; do sleep 0.02; done; echo out; exit 3", "mode": "background", "yield_time_ms": 250})
 			id, _ := data["session_id"].(string)
@@ -510,6 +525,7 @@ func TestMessagesOverHTTP_D1_D5(t *testing.T) {
 			}
 			// the client is gone before the answer: the wait reports the end to nobody
 			gone, cancel := context.WithCancel(ctx)
+			defer cancel()
 			waited := make(chan struct{})
 			r := call1(t, ctx, client, "exec_command", map[string]any{"cmd": "until [ -e go2 ]; do sleep 0.02; done; echo out", "mode": "background", "yield_time_ms": 250})
 			if len(r) != 2 || !strings.HasPrefix(r[1], "session="+id+" mode=background status=exited exit_code=3 ") || !strings.HasSuffix(r[1], "out\n") {
@@ -521,10 +537,18 @@ func TestMessagesOverHTTP_D1_D5(t *testing.T) {
 				defer close(waited)
 				client.CallTool(gone, callParams("exec_wait", map[string]any{"session_ids": []string{second}, "timeout_ms": 20000}))
 			}()
-			time.Sleep(100 * time.Millisecond)
-			cancel()
+			for _, want := range []string{"exec_wait begins", "exec_wait ends"} {
+				select {
+				case got := <-waits:
+					if got != want {
+						t.Fatalf("%s, want %s", got, want)
+					}
+				case <-time.After(hang):
+					t.Fatal("not seen: ", want)
+				}
+				cancel()
+			}
 			<-waited
-			s.client.CloseIdleConnections()
 			os.WriteFile(filepath.Join(root, "go2"), nil, 0o644)
 			over(t, one, second)
 			ctxAgain, again := s.enter("one", version, nil)
