@@ -44,13 +44,13 @@ func (r *run) sumUp(tokens int64) error {
 	}
 	messages := r.history.view()
 	for n := 1; ; n++ {
+		if err := r.allowed(); err != nil {
+			return err
+		}
 		answer, err := r.request(model.Request{System: sumUpSystem,
 			Messages: []model.Message{{Role: model.User, Text: condensed(messages, int(budget))}}}, nil)
 		if tooLong(err) && n < sumUpTries {
 			budget /= 3
-			if err := r.allowed(); err != nil {
-				return err
-			}
 			continue
 		}
 		if err != nil {

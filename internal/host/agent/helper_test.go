@@ -1,0 +1,31 @@
+package agent
+
+import (
+	"os"
+	"os/exec"
+	"testing"
+)
+
+// startHelper runs a helper in a process of its own, and gives what kills and reaps it.
+func startHelper(t *testing.T, name string, args ...string) (kill func()) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := exec.Command(self, append([]string{name}, args...)...)
+	c.Stdout, c.Stderr = os.Stdout, os.Stderr
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	done := false
+	kill = func() {
+		if !done {
+			done = true
+			c.Process.Kill()
+			c.Wait()
+		}
+	}
+	t.Cleanup(kill)
+	return kill
+}
