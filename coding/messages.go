@@ -129,6 +129,6 @@ func (s *Suite) Waiting(b Boundary) int { return s.table.Waiting(delivery.Bounda
 // background, and of completion_mode steer and followUp. A service is none of them.
 func (s *Suite) Armed() int { return s.table.Armed() }
 
-// Notices is signalled when a message may have come to wait, or Armed may have become
-// less. It holds one signal, for one receiver: look, then wait. It is never closed.
+// Notices is signalled when a message came to wait, or Armed may have become less; not by
+// Return. It holds one signal, for one receiver: look, then wait. It is never closed.
 func (s *Suite) Notices() <-chan struct{} { return s.table.News() }

@@ -646,10 +646,20 @@ func TestNotices(t *testing.T) {
 	for y.Waiting(Idle) == 0 {
 		signalled("an end")
 	}
+	select { // it may have ended before anybody looked
+	case <-y.Notices():
+	default:
+	}
+	y.Return(y.Take(Idle)) // a receiver does not wake itself
 	if m := y.Take(Idle); len(m) != 1 || m[0].SessionID != a.id() {
 		t.Errorf("%+v", m)
 	} else {
 		y.Delivered(m)
+	}
+	select {
+	case <-y.Notices():
+		t.Error("woken by itself")
+	default:
 	}
 	if y.Armed() != 1 {
 		t.Errorf("%d armed", y.Armed())
@@ -657,6 +667,32 @@ func TestNotices(t *testing.T) {
 	go y.do("exec_kill", m{"session_id": b.id(), "signal": "KILL"})
 	for y.Armed() > 0 {
 		signalled("a kill")
+	}
+}
+
+// C5, C8: the journal knows the calls and nothing of the messages.
+func TestJournalKnowsNoMessage_C8(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "journal")
+	y := newYard(t, func(c *Config) { c.Journal = file })
+	a := y.start("sleep 0.4; echo canary", "mode", "background", "yield_time_ms", 250)
+	y.waits(Safe, 1)
+	before, err := os.ReadFile(file)
+	if err != nil || len(before) == 0 {
+		t.Fatal(err)
+	}
+	y.Return(y.Take(Safe))
+	y.NewTask()
+	if after, _ := os.ReadFile(file); string(after) != string(before) || strings.Contains(string(after), "canary") {
+		t.Errorf("%s", after)
+	}
+	raw, _ := json.Marshal(m{"session_id": a.id()})
+	if _, err := y.Call(context.Background(), Caller{}, tool.Call{ID: "ack-call", Parent: "parent-call", Name: "exec_ack", Args: raw}); err != nil {
+		t.Fatal(err)
+	}
+	after, _ := os.ReadFile(file)
+	if added := strings.TrimPrefix(string(after), string(before)); !strings.Contains(added, "exec_ack") || !strings.Contains(added, "ack-call") || !strings.Contains(added, "parent-call") || strings.Contains(added, a.id()) {
+		t.Errorf("%s", added)
 	}
 }
 

@@ -51,6 +51,11 @@ func (t *Table) changed(sessions ...string) {
 	}
 	t.waiting.Store(int64(t.queue.Waiting()))
 	t.tracked.Store(int64(t.queue.Tracked()))
+}
+
+// signal says that there may be more to take, or less to wait for. What the receiver does
+// itself is not signalled: it would wake itself for ever.
+func (t *Table) signal() {
 	select {
 	case t.news <- struct{}{}:
 	default:
@@ -89,6 +94,7 @@ func (t *Table) tell(j *Job) {
 		t.gists[j.id] = g
 	}
 	t.changed(j.id)
+	t.signal()
 }
 
 // forget lets go of a job that is evicted, or was never started. A notice that waits
@@ -109,12 +115,14 @@ func (t *Table) suppress(j *Job) {
 	defer t.mu.Unlock()
 	t.queue.Suppress(j.id)
 	t.changed(j.id)
+	t.signal()
 }
 
 func (t *Table) suppressAll() {
 	t.queue.SuppressAll()
 	t.gists, t.held = nil, 0
 	t.changed()
+	t.signal()
 }
 
 // Task is the present task of the user.
@@ -135,6 +143,7 @@ func (t *Table) NewTask() {
 		all = append(all, id)
 	}
 	t.changed(all...)
+	t.signal()
 }
 
 // Waiting is how many notices Take would give at a boundary.
@@ -236,9 +245,9 @@ func (t *Table) Known(session string) bool {
 	return t.jobs[session] != nil || t.queue.Pending(session)
 }
 
-// News is signalled when a message may have come to wait, and when a process stopped to
-// be one that may wake the model. It holds one signal; it is for one receiver, and is
-// never closed.
+// News is signalled when a message came to wait, and when a process stopped to be one
+// that may wake the model; not when one is returned. It holds one signal; it is for one
+// receiver, and is never closed.
 func (t *Table) News() <-chan struct{} { return t.news }
 
 type taskKey struct{}
