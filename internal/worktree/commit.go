@@ -51,8 +51,11 @@ func (t *Tree) Commit(ctx context.Context, name string, content []byte, e Expect
 	if int64(len(content)) > t.o.MaxFileBytes {
 		return Commit{}, &Error{Reason: TooLarge, Path: name, What: "content", Limit: t.o.MaxFileBytes, Actual: int64(len(content))}
 	}
-	next := digesting(content)
-	defer next.hex()
+	next := unstarted(content)
+	defer next.end()
+	if len(content) > keepBytes { // the digests take longer than the disk
+		next.start(nil)
+	}
 	return t.change(ctx, name, change{create: e.Create, mkdirs: e.Create && e.Mkdirs, expect: e.SHA256, content: content, next: next})
 }
 
@@ -168,7 +171,7 @@ func (t *Tree) attempt(ctx context.Context, asked string, ch change, last bool) 
 		return Commit{Path: p.path(), SHA256: sum, Previous: sum, Size: old.id.size}, nil
 	}
 	if ch.update != nil {
-		defer ch.next.hex()
+		defer ch.next.end()
 	}
 	if old != nil {
 		if err := writable(dir, p.entry, old); err != nil {
@@ -178,7 +181,7 @@ func (t *Tree) attempt(ctx context.Context, asked string, ch change, last bool) 
 
 	// The new content, whole and on the disk under its temporary name.
 	temp := temporary(p.entry)
-	written, err := t.prepare(ctx, p.dir, temp, ch.content, old)
+	written, err := t.prepare(ctx, p.dir, temp, ch, old)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = errAgain // the folder was removed
 	}
@@ -232,14 +235,15 @@ func (t *Tree) attempt(ctx context.Context, asked string, ch change, last bool) 
 	}
 
 	// From here on nothing takes the commit back.
+	durable := t.steps.syncDir(dir) == nil
 	c = Commit{
 		Path:      p.path(),
-		SHA256:    ch.next.hex(),
+		SHA256:    ch.next.hex(), // had until now
 		Size:      int64(len(ch.content)),
 		Changed:   true,
 		Created:   old == nil,
 		Committed: true,
-		Durable:   t.steps.syncDir(dir) == nil,
+		Durable:   durable,
 	}
 	if old != nil {
 		c.Previous = old.sum.hex()
@@ -249,7 +253,7 @@ func (t *Tree) attempt(ctx context.Context, asked string, ch change, last bool) 
 	}
 	if fi, err := p.dir.Lstat(p.entry); err == nil && os.SameFile(fi, written) {
 		if id, ok := identityAt(fi); ok {
-			t.digests.put(id, c.SHA256, time.Now()) // a guess for the next commit
+			t.digests.put(id, remembered{sum: c.SHA256}, time.Now()) // a guess for the next commit
 		}
 	}
 	return c, nil
@@ -299,7 +303,7 @@ func (tg *target) close() {
 		return
 	}
 	if tg.sum != nil {
-		tg.sum.hex()
+		tg.sum.end()
 	}
 	tg.f.Close()
 	if tg.lent != nil {
@@ -453,7 +457,7 @@ func (t *Tree) decide(p *place, ch *change, old *target) (same bool, err error) 
 		if bytes.Equal(next, old.content) {
 			return true, nil
 		}
-		ch.content, ch.next = next, digesting(next)
+		ch.content, ch.next = next, unstarted(next)
 		return false, nil
 	case old.id.size == int64(len(ch.content)) && old.holds(ch):
 		return true, nil
@@ -545,9 +549,9 @@ func (tg *target) equals(ctx context.Context, old *target) (bool, error) {
 	return same && len(rest) == 0, err
 }
 
-// prepare writes content under the temporary name, gives it the metadata of the file that it is to replace, and syncs it. It
+// prepare writes the new content under the temporary name, gives it the metadata of the file that it is to replace, and syncs it. It
 // leaves nothing behind when it fails.
-func (t *Tree) prepare(ctx context.Context, dir *os.Root, temp string, content []byte, old *target) (written os.FileInfo, err error) {
+func (t *Tree) prepare(ctx context.Context, dir *os.Root, temp string, ch change, old *target) (written os.FileInfo, err error) {
 	perm := os.FileMode(newFilePerm)
 	if old != nil {
 		perm = privatePerm
@@ -579,7 +583,7 @@ func (t *Tree) prepare(ctx context.Context, dir *os.Root, temp string, content [
 			_ = t.steps.remove(dir, temp)
 		}
 	}()
-	for rest := content; len(rest) > 0 && err == nil; {
+	for rest := ch.content; len(rest) > 0 && err == nil; {
 		var n int
 		n, err = t.steps.write(f, rest[:min(len(rest), pieceBytes)])
 		if err == nil && n == 0 {
@@ -597,13 +601,19 @@ func (t *Tree) prepare(ctx context.Context, dir *os.Root, temp string, content [
 		f.Close()
 		return nil, err
 	}
+	var before *digested
+	if old != nil {
+		before = old.sum
+	}
+	ch.next.start(before)
 	return written, t.settle(dir, temp, f, written, old, allowForks)
 }
 
-// digested is a digest that is being computed beside the call that needs it.
+// digested is a digest that is computed beside the call that needs it. It belongs to that call's goroutine.
 type digested struct {
-	done chan struct{}
-	sum  string
+	content []byte        // what start is to digest
+	done    chan struct{} // nil before the start
+	sum     string        // set before done is closed
 }
 
 func known(sum string) *digested {
@@ -612,19 +622,46 @@ func known(sum string) *digested {
 	return d
 }
 
-// digesting starts to digest content. The caller sees to it that hex is called before it returns.
-func digesting(content []byte) *digested {
-	if len(content) < scratchBytes {
-		return known(Digest(content)) // cheaper than a goroutine
+// unstarted is the digest of content, once start or hex is called. The caller sees to it that end is called before content
+// is given back.
+func unstarted(content []byte) *digested { return &digested{content: content} }
+
+// start begins to digest, after another digest if there is one. The moment for it is when the call begins to wait for the disk:
+// earlier it would take a processor from the reading and writing, and two digests at once would take both of a small machine
+// from what the system does for the disk.
+func (d *digested) start(after *digested) {
+	if d.done != nil {
+		return
 	}
-	d := &digested{done: make(chan struct{})}
+	d.done = make(chan struct{})
+	if len(d.content) < scratchBytes { // cheaper than a goroutine
+		d.sum = Digest(d.content)
+		close(d.done)
+		return
+	}
 	go func() {
+		if after != nil {
+			<-after.done
+		}
 		h := sha256.New()
-		stepAside(h, content)
+		stepAside(h, d.content)
 		d.sum = hex.EncodeToString(h.Sum(nil))
 		close(d.done)
 	}()
-	return d
+}
+
+// hex waits for the digest.
+func (d *digested) hex() string {
+	d.start(nil)
+	<-d.done
+	return d.sum
+}
+
+// end waits until the content is not read any more.
+func (d *digested) end() {
+	if d.done != nil {
+		<-d.done
+	}
 }
 
 // stepAside digests b and lets others run in between: with few processors the call that is to be overlapped, when it comes
@@ -637,11 +674,6 @@ func stepAside(h hash.Hash, b []byte) {
 		runtime.Gosched()
 	}
 	h.Write(b)
-}
-
-func (d *digested) hex() string {
-	<-d.done
-	return d.sum
 }
 
 // digester digests what is written to it beside the writer.

@@ -8,7 +8,7 @@ import (
 )
 
 // scratchBytes is what a call streams through besides its page.
-const scratchBytes = 32 << 10
+const scratchBytes = 128 << 10
 
 var scratch = sync.Pool{New: func() any { return new([scratchBytes]byte) }}
 
@@ -46,15 +46,16 @@ type digestCache struct {
 
 type remembered struct {
 	sum     string
+	plain   bool // the whole file is plain, as isPlain says
 	settled bool // it was computed so long after the last change that another change shows in the identity
 }
 
-// get gives the digest of a file in this state.
-func (c *digestCache) get(id identity) (string, bool) {
+// get gives what is known of a file in this state, and whether anything is.
+func (c *digestCache) get(id identity) (remembered, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r := c.known[id]
-	return r.sum, r.settled
+	return r, r.settled
 }
 
 // guess gives what the digest most likely is, or "".
@@ -64,10 +65,10 @@ func (c *digestCache) guess(id identity) string {
 	return c.known[id].sum
 }
 
-// put remembers a digest that was computed from content read at now or later.
-func (c *digestCache) put(id identity, sum string, now time.Time) {
+// put remembers what was computed from content read at now or later.
+func (c *digestCache) put(id identity, r remembered, now time.Time) {
 	latest := now.Add(-settleTime).UnixNano()
-	r := remembered{sum: sum, settled: id.modified < latest && id.changed < latest}
+	r.settled = id.modified < latest && id.changed < latest
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.known == nil {

@@ -2,6 +2,7 @@ package worktree
 
 import (
 	"bytes"
+	"encoding/binary"
 	"unicode/utf8"
 )
 
@@ -61,6 +62,28 @@ func characterStart(b []byte, i int) int {
 	return i
 }
 
+// isPlain tells whether b is ASCII without NUL and without carriage return: then each piece of it is text, and its lines end
+// in line feeds.
+func isPlain(b []byte) bool {
+	if bytes.IndexByte(b, '\r') >= 0 || bytes.IndexByte(b, 0) >= 0 {
+		return false
+	}
+	for ; len(b) >= 64; b = b[64:] {
+		w := b[:64]
+		all := binary.NativeEndian.Uint64(w) | binary.NativeEndian.Uint64(w[8:]) | binary.NativeEndian.Uint64(w[16:]) | binary.NativeEndian.Uint64(w[24:]) |
+			binary.NativeEndian.Uint64(w[32:]) | binary.NativeEndian.Uint64(w[40:]) | binary.NativeEndian.Uint64(w[48:]) | binary.NativeEndian.Uint64(w[56:])
+		if all&0x8080808080808080 != 0 {
+			return false
+		}
+	}
+	for _, c := range b {
+		if c >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
+}
+
 func isText(b []byte) bool {
 	return utf8.Valid(b) && bytes.IndexByte(b, 0) < 0
 }
@@ -68,10 +91,7 @@ func isText(b []byte) bool {
 // lineEnds names the line ends of b; before is the byte in front of it, 0 if there is none. It stops at the first proof of a mixture.
 func lineEnds(before byte, b []byte) string {
 	if bytes.IndexByte(b, '\r') < 0 && before != '\r' {
-		if bytes.IndexByte(b, '\n') < 0 {
-			return "none"
-		}
-		return "lf"
+		return lineFeeds(b)
 	}
 	lf, crlf := false, false
 	for !lf || !crlf {
@@ -98,4 +118,12 @@ func lineEnds(before byte, b []byte) string {
 		return "crlf"
 	}
 	return "none"
+}
+
+// lineFeeds is lineEnds where there are no carriage returns.
+func lineFeeds(b []byte) string {
+	if bytes.IndexByte(b, '\n') < 0 {
+		return "none"
+	}
+	return "lf"
 }

@@ -29,10 +29,10 @@ func (t *Tree) Read(ctx context.Context, r PageRequest) (Page, error) {
 
 	limit := int(min(max(int64(r.Limit), 1), t.o.MaxPageBytes))
 	start := time.Now()
-	sum, known := t.digests.get(id)
-	pass := pass{ctx: ctx, f: f, size: id.size}
+	before, known := t.digests.get(id)
+	pass := pass{ctx: ctx, f: f, size: id.size, plain: before.plain && known}
 	if !known && id.size <= t.o.MaxFileBytes {
-		pass.sum = sha256.New()
+		pass.sum, pass.plain = sha256.New(), true
 	}
 	page, err := pass.page(r, limit)
 	var after identity
@@ -45,6 +45,9 @@ func (t *Tree) Read(ctx context.Context, r PageRequest) (Page, error) {
 
 	page.Path = p
 	page.Changed = page.Changed || after != id
+	if page.Changed && before.plain { // what was known of the file may not hold for this page
+		page.Text, page.EOL = isText(page.Content), lineEnds(0, page.Content)
+	}
 	switch {
 	case page.Changed:
 		if after != id && id.size > 0 {
@@ -52,10 +55,10 @@ func (t *Tree) Read(ctx context.Context, r PageRequest) (Page, error) {
 			page.EOF = page.Next == page.Size
 		}
 	case known:
-		page.SHA256 = sum
+		page.SHA256 = before.sum
 	case pass.sum != nil:
 		page.SHA256 = hex.EncodeToString(pass.sum.Sum(nil))
-		t.digests.put(id, page.SHA256, start)
+		t.digests.put(id, remembered{sum: page.SHA256, plain: pass.plain}, start)
 	}
 	return page, nil
 }
@@ -126,6 +129,8 @@ type pass struct {
 	sum  hash.Hash // nil: nothing is digested, and what the page does not need is not read
 	pos  int64     // everything before it went into sum
 	end  bool      // the end of the file was seen at pos
+	// With sum: what went into it is plain. Without: the whole file was found to be, and its pages need not be searched.
+	plain bool
 }
 
 // fill reads into b until it is full or the file ends.
@@ -139,6 +144,7 @@ func (s *pass) fill(b []byte) (int, error) {
 	}
 	if s.sum != nil {
 		s.sum.Write(b[:n])
+		s.plain = s.plain && isPlain(b[:n])
 	}
 	s.pos += int64(n)
 	return n, err
@@ -200,9 +206,13 @@ func (s *pass) page(r PageRequest, limit int) (Page, error) {
 		}
 		n += got
 	}
-	content, start, text, err := s.cut(content[:n], start, limit)
-	if err != nil {
-		return Page{}, err
+	content, text := content[:n], true
+	searched := s.sum != nil || !s.plain
+	if searched {
+		var err error
+		if content, start, text, err = s.cut(content, start, limit); err != nil {
+			return Page{}, err
+		}
 	}
 	page := Page{
 		Size:      s.size,
@@ -213,15 +223,20 @@ func (s *pass) page(r PageRequest, limit int) (Page, error) {
 		Content:   content,
 	}
 	before := byte(0)
-	if start == 0 {
+	switch {
+	case start == 0:
 		page.FirstLine = 1
 		page.BOM = bytes.HasPrefix(content, []byte(bom))
-	} else if len(content) > 0 && content[0] == '\n' {
+	case searched && len(content) > 0 && content[0] == '\n':
 		if _, err := s.f.ReadAt(buf[:1], start-1); err == nil {
 			before = buf[0]
 		}
 	}
-	page.EOL = lineEnds(before, content)
+	if searched {
+		page.EOL = lineEnds(before, content)
+	} else {
+		page.EOL = lineFeeds(content)
+	}
 
 	// The rest, for the digest; a file that keeps growing is left at the size it had.
 	if s.sum != nil {

@@ -3,11 +3,13 @@ package worktree
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"math/rand"
 	"net"
 	"os"
 	"path/filepath"
+	"reflect"
 	"runtime"
 	"strings"
 	"testing"
@@ -245,8 +247,8 @@ func TestDigestCache_F3(t *testing.T) {
 	var c digestCache
 	now := time.Now()
 	old := identity{device: 1, inode: 2, size: 3, modified: now.Add(-time.Hour).UnixNano(), changed: now.Add(-time.Hour).UnixNano()}
-	c.put(old, "sum", now)
-	if s, ok := c.get(old); !ok || s != "sum" {
+	c.put(old, remembered{sum: "sum", plain: true}, now)
+	if r, ok := c.get(old); !ok || r.sum != "sum" || !r.plain {
 		t.Fatal("not remembered")
 	}
 	for i, change := range []func(*identity){
@@ -261,23 +263,23 @@ func TestDigestCache_F3(t *testing.T) {
 	}
 	young := old
 	young.changed = now.Add(-settleTime + time.Millisecond).UnixNano()
-	c.put(young, "x", now)
+	c.put(young, remembered{sum: "x"}, now)
 	future := old
 	future.modified = now.Add(time.Hour).UnixNano()
-	c.put(future, "x", now)
+	c.put(future, remembered{sum: "x"}, now)
 	for _, id := range []identity{young, future} {
 		if _, ok := c.get(id); ok || c.guess(id) != "x" {
 			t.Error("trusts what had not settled, or forgot it")
 		}
 	}
-	c.put(young, "y", now.Add(time.Second))
-	if s, ok := c.get(young); !ok || s != "y" {
+	c.put(young, remembered{sum: "y"}, now.Add(time.Second))
+	if r, ok := c.get(young); !ok || r.sum != "y" {
 		t.Error("does not learn that it settled")
 	}
 	for i := range 3 * maxDigests {
 		id := old
 		id.inode = uint64(100 + i)
-		c.put(id, "x", now)
+		c.put(id, remembered{sum: "x"}, now)
 	}
 	if len(c.known) != maxDigests {
 		t.Errorf("%d entries", len(c.known))
@@ -289,23 +291,23 @@ func TestChangedWhileRead_F3(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, Options{})
 	f := filepath.Join(w.in, "f")
-	must(t, os.WriteFile(f, bytes.Repeat([]byte("a"), 200_000), 0o644))
+	must(t, os.WriteFile(f, bytes.Repeat([]byte("a"), 6*scratchBytes), 0o644))
 	for name, change := range map[string]func(*testing.T){
 		"append": func(t *testing.T) { appendTo(t, f, "b") },
-		"write":  func(t *testing.T) { writeAt(t, f, "c", 150_000) },
-		"shrink": func(t *testing.T) { must(t, os.Truncate(f, 100_000)) },
+		"write":  func(t *testing.T) { writeAt(t, f, "c", 5*scratchBytes) },
+		"shrink": func(t *testing.T) { must(t, os.Truncate(f, 3*scratchBytes)) },
 		"rename": func(t *testing.T) {
-			must(t, os.WriteFile(f+"2", bytes.Repeat([]byte("d"), 200_000), 0o644))
+			must(t, os.WriteFile(f+"2", bytes.Repeat([]byte("d"), 6*scratchBytes), 0o644))
 			if err := os.Rename(f+"2", f); err != nil {
 				t.Skip("an open file cannot be renamed over here:", err)
 			}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			must(t, os.WriteFile(f, bytes.Repeat([]byte("a"), 200_000), 0o644))
+			must(t, os.WriteFile(f, bytes.Repeat([]byte("a"), 6*scratchBytes), 0o644))
 			must(t, os.Chtimes(f, time.Unix(1, 0), time.Unix(1, 0)))
 			time.Sleep(15 * time.Millisecond) // a tick of the file system's clock
-			for _, r := range []PageRequest{{Name: "f", Limit: 10}, {Name: "f", Offset: 199_000, Limit: 10}, {Name: "f", Line: 2, Limit: 10}} {
+			for _, r := range []PageRequest{{Name: "f", Limit: 10}, {Name: "f", Offset: 6*scratchBytes - 1000, Limit: 10}, {Name: "f", Line: 2, Limit: 10}} {
 				ctx := &hookContext{Context: bg, at: 4, do: func() { change(t) }} // in the middle of the way through the file
 				p, err := w.t.Read(ctx, r)
 				must(t, err)
@@ -438,4 +440,37 @@ func TestReadMemory_F2(t *testing.T) {
 
 func isDeadline(err error) bool {
 	return strings.Contains(fmt.Sprint(unwrapAll(err)), context.DeadlineExceeded.Error())
+}
+
+// F5: a page of a file that was digested before is told as it is told the first time, whatever is in the file.
+func TestPageOfKnownFile_F5(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("a line of text\n", 3*scratchBytes/15)
+	for name, content := range map[string]string{
+		"plain": long, "empty": "", "one line": "text", "only line feeds": "\n\n\n", "control": "a\x01\x7f\n",
+		"crlf": strings.ReplaceAll(long, "\n", "\r\n"), "one carriage return, late": long + "\r\n", "NUL, late": long + "\x00",
+		"a character, late": long + "é", "half a character, late": long + "\xc3", "a character on a border": long[:scratchBytes-1] + "é" + long,
+		"bom": bom + long,
+	} {
+		read := func(s pass, r PageRequest, limit int) Page {
+			s.ctx, s.f, s.size = bg, strings.NewReader(content), int64(len(content))
+			p, err := s.page(r, limit)
+			must(t, err)
+			return p
+		}
+		whole := pass{ctx: bg, f: strings.NewReader(content), size: int64(len(content)), sum: sha256.New(), plain: true}
+		_, err := whole.page(PageRequest{}, 1)
+		must(t, err)
+		if len(content) > 0 && whole.plain != isPlain([]byte(content)) {
+			t.Errorf("%s: found plain: %v", name, whole.plain)
+		}
+		for _, limit := range []int{1, 7, 1000, scratchBytes, len(content) + 1} {
+			for _, at := range []int64{0, 1, scratchBytes - 1, scratchBytes, int64(len(content)) - 3, int64(len(content))} {
+				r := PageRequest{Offset: max(0, at)}
+				if first, again := read(pass{}, r, limit), read(pass{plain: whole.plain}, r, limit); !reflect.DeepEqual(first, again) {
+					t.Errorf("%s: %d bytes at %d: the first time %v %s, then %v %s", name, limit, r.Offset, first.Text, first.EOL, again.Text, again.EOL)
+				}
+			}
+		}
+	}
 }
