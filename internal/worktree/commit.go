@@ -634,7 +634,7 @@ func (d *digested) start(after *digested) {
 		return
 	}
 	d.done = make(chan struct{})
-	if len(d.content) < scratchBytes { // cheaper than a goroutine
+	if len(d.content) < 32<<10 { // 18 µs: cheaper than a goroutine
 		d.sum = Digest(d.content)
 		close(d.done)
 		return
