@@ -50,6 +50,19 @@ func host(args []string) {
 		if strings.HasSuffix(line, "# wait") {
 			<-p.Done()
 		}
+		if strings.HasSuffix(line, "# then much else") { // five times what the pipe holds
+			for i := range 4000 {
+				k.expect(fmt.Sprintf("host%d.else%d", os.Getpid(), i))
+				k.forget(0, fmt.Sprintf("host%d.else%d", os.Getpid(), i))
+				if i%100 == 0 {
+					time.Sleep(10 * time.Millisecond)
+				}
+			}
+			if !k.Alive() {
+				fmt.Println("the keeper was lost")
+				os.Exit(1)
+			}
+		}
 	}
 	fmt.Println("ready", k.proc.pid)
 	select {}
@@ -127,6 +140,18 @@ func TestKeeperEndsAllAfterKill(t *testing.T) {
 		eventually(t, "end of "+lines[i], func() bool { return !alive(pid) })
 	}
 	t.Logf("all gone %v after the kill", time.Since(began).Round(time.Millisecond))
+	eventually(t, "end of the keeper", func() bool { return !alive(keeper) })
+}
+
+// P4, S8: a keeper that reads what it is told only now and then misses nothing of it.
+func TestKeeperCatchesUp(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	c, keeper := startHost(t, dir, "", "echo $$ > p0; exec sleep 300 # then much else", "echo $$ > p1; exec sleep 300")
+	first, last := pidIn(t, dir, "p0"), pidIn(t, dir, "p1")
+	c.Process.Kill()
+	eventually(t, "end of the first", func() bool { return !alive(first) })
+	eventually(t, "end of the last", func() bool { return !alive(last) })
 	eventually(t, "end of the keeper", func() bool { return !alive(keeper) })
 }
 

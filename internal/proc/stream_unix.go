@@ -96,6 +96,11 @@ func (s *stream) give(p []byte) {
 // before. The reader goes on until the end of file, or until the pipe was quiet for 50 ms, or for 1
 // s.
 func (s *stream) finish(last time.Time) {
+	select {
+	case <-s.done: // the usual end; to set a deadline would wake the poller
+		return
+	default:
+	}
 	s.stop.Store(int64(time.Since(s.began) + drainTime))
 	if s.tty {
 		last = time.Time{} // what was written can be read now, see after

@@ -389,20 +389,30 @@ func (c *census) children(outside []outsider) {
 	}
 }
 
+// loadavg is /proc/loadavg, opened once: each reading from its start is made anew. -1 where there is none, or where
+// something else is mounted over it.
+var loadavg = sync.OnceValue(func() int {
+	fd, err := unix.Open("/proc/loadavg", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1
+	}
+	var st unix.Statfs_t
+	if unix.Fstatfs(fd, &st) != nil || st.Type != unix.PROC_SUPER_MAGIC {
+		unix.Close(fd)
+		return -1
+	}
+	return fd
+})
+
 // lastPID is the number that was given last in our namespace. It is not asked of anything but the
 // kernel: some containers lay a file over this one.
 func lastPID() (int, bool) {
-	fd, err := unix.Open("/proc/loadavg", unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return 0, false
-	}
-	defer unix.Close(fd)
-	var st unix.Statfs_t
-	if unix.Fstatfs(fd, &st) != nil || st.Type != unix.PROC_SUPER_MAGIC {
+	fd := loadavg()
+	if fd < 0 {
 		return 0, false
 	}
 	var buf [128]byte
-	n, err := ignoringEINTR(func() (int, error) { return unix.Read(fd, buf[:]) })
+	n, err := ignoringEINTR(func() (int, error) { return unix.Pread(fd, buf[:], 0) })
 	if err != nil || n <= 0 {
 		return 0, false
 	}
@@ -610,10 +620,15 @@ func keptAlive(ours func(sid int) bool, mark func(value []byte) bool) []*member 
 }
 
 // holdMember opens a handle to a process by its number. One that is gone already is held as dead:
-// its session may live.
-func holdMember(pid int) *member {
+// its session may live. So is one that started after until, in ticks since the boot, unless that is 0: the number
+// is somebody else's already.
+func holdMember(pid int, until uint64) *member {
 	m := &member{pid: pid, fd: -1}
 	if fd, err := unix.PidfdOpen(pid, 0); err == nil {
+		if until > 0 && birthOf(pid) > until {
+			unix.Close(fd)
+			return m
+		}
 		unix.SetNonblock(fd, true)
 		m.fd = fd
 	} else if err != unix.ESRCH {

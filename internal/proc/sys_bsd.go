@@ -224,7 +224,7 @@ func keptAlive(ours func(sid int) bool, mark func(value []byte) bool) []*member 
 }
 
 // holdMember notes a process by its number and its start.
-func holdMember(pid int) *member {
+func holdMember(pid int, _ uint64) *member {
 	x, _ := processOf(pid)
 	return &member{pid: pid, name: x.name, birth: x.birth}
 }

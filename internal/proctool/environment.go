@@ -19,15 +19,39 @@ type Environment struct {
 	Shell, Exec Policy   // for the tool shell, and for exec_command
 	Allow       []string // names; one that ends in * allows what it begins
 	Set         map[string]string
+
+	ready map[kind][]string // what layers gives, made once
+}
+
+// kind is what environments differ in, but for the directory.
+type kind struct {
+	policy Policy
+	tty    bool
 }
 
 // secret never reaches a child, whatever the policy: it would let the child act
 // as the user's client.
 const secret = "BELAY_HTTP_TOKEN"
 
-// forChild is the environment of one child. Later layers win: what is inherited,
-// what belay sets, what the user configured.
+// prepare makes each environment once: every command needs one.
+func (e *Environment) prepare() {
+	e.ready = map[kind][]string{}
+	for _, p := range []Policy{e.Shell, e.Exec} {
+		for _, tty := range []bool{false, true} {
+			e.ready[kind{p, tty}] = e.layers(p, tty)
+		}
+	}
+}
+
+// forChild is the environment of one child.
 func (e *Environment) forChild(p Policy, dir string, tty bool) []string {
+	base := e.ready[kind{p, tty}]
+	return append(append(make([]string, 0, len(base)+2), base...), "PWD="+dir) // and room for the mark
+}
+
+// layers is an environment without the directory. Later layers win: what is inherited,
+// what belay sets, what the user configured.
+func (e *Environment) layers(p Policy, tty bool) []string {
 	vars := map[string]string{} // by the folded name
 	put := func(name, value string) { vars[foldName(name)] = name + "=" + value }
 	for _, kv := range e.Base {
@@ -56,7 +80,7 @@ func (e *Environment) forChild(p Policy, dir string, tty bool) []string {
 	for name, value := range e.Set {
 		put(name, value)
 	}
-	put("PWD", dir)
+	delete(vars, foldName("PWD"))
 	delete(vars, foldName(secret))
 	out := make([]string, 0, len(vars))
 	for _, kv := range vars {

@@ -23,6 +23,7 @@ type Config struct {
 
 // New gives the process tools.
 func New(c Config) []tool.Tool {
+	c.Environment.prepare()
 	return []tool.Tool{
 		&shell{&c}, &execCommand{&c}, &writeStdin{&c}, &execWait{&c}, &execOutput{&c}, &execList{&c}, &execKill{&c},
 		&execAck{&c},

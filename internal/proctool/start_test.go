@@ -197,7 +197,8 @@ func TestEnvironmentForChildren(t *testing.T) {
 		{"the token is no match for any list", Environment{Allow: []string{"*"}}, Allowlist, false, "AWS_SECRET=s", "BELAY_HTTP_TOKEN="},
 		{"a beginning", Environment{Allow: []string{"PATH*"}}, Allowlist, false, "PATH=/bin PATHX=y", "MYPATH="},
 	} {
-		c.e.Base = base
+		c.e.Base, c.e.Exec = base, c.policy
+		c.e.prepare()
 		got := c.e.forChild(c.policy, "/w", c.tty)
 		for _, kv := range strings.Fields(c.has) {
 			if !slices.Contains(got, kv) {

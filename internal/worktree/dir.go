@@ -12,7 +12,7 @@ import (
 type Dir struct {
 	t    *Tree
 	name string
-	f    *os.File
+	f    *os.File // the tree's own where it is the root
 	info os.FileInfo
 }
 
@@ -30,20 +30,34 @@ func (t *Tree) Dir(name string) (*Dir, error) {
 	if !p.info.IsDir() {
 		return nil, &Error{Reason: WorkDir, Path: name, What: "not_directory"}
 	}
-	r, err := openSame(p.dir, p.entry, p.info)
-	if err != nil {
-		return nil, workDirError(name, t.systemError(ReadFailed, name, err))
+	d := &Dir{t: t, name: p.path(), f: t.dir, info: p.info}
+	if d.name != "." {
+		if d.f, err = openDir(p); err != nil {
+			return nil, workDirError(name, t.systemError(ReadFailed, name, err))
+		}
 	}
-	defer r.Close()
-	f, err := r.Open(".")
-	if err != nil {
-		return nil, workDirError(name, t.systemError(ReadFailed, name, err))
-	}
-	if !mayEnter(f) {
-		f.Close()
+	if !mayEnter(d.f) {
+		d.Close()
 		return nil, &Error{Reason: WorkDir, Path: name, What: "permission"}
 	}
-	return &Dir{t: t, name: p.path(), f: f, info: p.info}, nil
+	return d, nil
+}
+
+// openDir opens the directory that was looked at, or fails.
+func openDir(p *place) (*os.File, error) {
+	f, err := p.dir.OpenFile(p.entry, os.O_RDONLY|openWithoutWaiting, 0)
+	if err != nil {
+		return nil, err
+	}
+	fi, err := f.Stat()
+	if err == nil && !os.SameFile(fi, p.info) {
+		err = errSwapped
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
 }
 
 func workDirError(name string, err error) error {
@@ -78,16 +92,24 @@ func (d *Dir) File() *os.File { return d.f }
 // Recheck fails with the same errors as [Tree.Dir] unless the name still leads to this very directory without a link. Call
 // it right before a start. Where processes are started by path it compares the absolute path too.
 func (d *Dir) Recheck() error {
-	now, err := d.t.Dir(d.name)
-	if err != nil {
-		return err
+	if d.f == d.t.dir { // the root is what is held
+		return recheckPath(d)
 	}
-	defer now.Close()
-	if !os.SameFile(now.info, d.info) {
+	p, err := d.t.walk(d.name, toEnter, false)
+	if err != nil {
+		return workDirError(d.name, err)
+	}
+	defer p.close()
+	if p.info == nil || !os.SameFile(p.info, d.info) {
 		return &Error{Reason: WorkDir, Path: d.name, What: "missing"}
 	}
 	return recheckPath(d)
 }
 
 // Close lets go of the handle.
-func (d *Dir) Close() error { return d.f.Close() }
+func (d *Dir) Close() error {
+	if d.f == d.t.dir {
+		return nil
+	}
+	return d.f.Close()
+}

@@ -51,6 +51,7 @@ type Options struct {
 // Tree is one open root. Make it with [Open].
 type Tree struct {
 	root    *os.Root
+	dir     *os.File // the same, for processes that start in it
 	path    string   // absolute, links resolved when opened
 	aliases []rooted // the root as given and as resolved, for absolute names
 	escapes error    // what os.Root answers when a name leaves the root; it exports no name for it
@@ -95,6 +96,10 @@ func Open(root string, o Options) (*Tree, error) {
 		return nil, &Error{Reason: ReadFailed, Path: given, What: "io"} // this os.Root does not confine
 	}
 	t.escapes = innermost(err)
+	if t.dir, err = r.Open("."); err != nil {
+		r.Close()
+		return nil, rootError(given, err)
+	}
 	return t, nil
 }
 
@@ -113,4 +118,7 @@ func rootError(path string, err error) *Error {
 func (t *Tree) Root() string { return t.path }
 
 // Close lets go of the root. Calls that are under way may finish or fail; none acts outside the tree.
-func (t *Tree) Close() error { return t.root.Close() }
+func (t *Tree) Close() error {
+	t.dir.Close()
+	return t.root.Close()
+}
