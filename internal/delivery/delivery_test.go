@@ -214,6 +214,46 @@ func TestBound(t *testing.T) {
 	}
 }
 
+// What an owner asks to know how long it has to keep what goes with a notice, and whether
+// there is anything at all.
+func TestWhatAnOwnerKeeps(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		events           string
+		pending          bool
+		waiting, tracked int
+	}{
+		{"", false, 0, 0},
+		{"start a default; end a ok", false, 0, 0},
+		{"start a background", false, 0, 1},
+		{"start a background; end a ok", true, 1, 1},
+		{"start a nextTurn; end a ok; forget a", true, 1, 1},
+		{"start a background; end a ok; take safe", true, 0, 1},
+		{"start a background; end a ok; take safe; return", true, 1, 1},
+		{"start a background; end a ok; take safe; delivered", false, 0, 1},
+		{"start a background; end a ok; take safe; delivered; forget a", false, 0, 0},
+		{"start a background; end a ok; take safe; forget a; delivered", false, 0, 0},
+		{"start a background; end a ok; take safe; disarm; return", false, 0, 1},
+		{"start a background; end a ok; observed a", false, 0, 1},
+		{"start a steer; end a ok; observed a; disarm", true, 1, 1},
+		{"start a steer; end a ok; suppress a; forget a", false, 0, 0},
+		{"start a service; end a ok", false, 0, 1},
+	} {
+		q := New(0)
+		if c.events != "" {
+			play(t, q, c.events)
+		}
+		if q.Pending("a") != c.pending || q.Waiting() != c.waiting || q.Tracked() != c.tracked {
+			t.Errorf("%s: pending %v, %d waiting, %d tracked", c.events, q.Pending("a"), q.Waiting(), q.Tracked())
+		}
+	}
+	for form, tail := range map[Form]bool{Background: false, Service: false, Steer: true, FollowUp: true, NextTurn: true} {
+		if form.TailOnly() != tail {
+			t.Errorf("%v: %v", form, form.TailOnly())
+		}
+	}
+}
+
 // Armed is what a print session waits for: not a service, not what never wakes.
 func TestArmed(t *testing.T) {
 	t.Parallel()

@@ -8,6 +8,10 @@
 // session of an old one. A disk that does not answer at all, not even with an error,
 // stalls the output of the sessions that write to it, and of nothing else.
 //
+// Who asked for it is told of an end by the rules of package delivery, whose queue stands
+// under the lock of the table; what the message will show is taken when the session
+// ends, and outlives its record, within a bound for all of them.
+//
 // A Table and its Jobs are safe for concurrent use.
 package jobs
 
