@@ -35,7 +35,9 @@ func (p *program) demo() *cobra.Command {
 type demo struct {
 	*program
 	ctx   context.Context
+	dir   string // with the worktree in it
 	suite *coding.Suite
+	talk  *demoHost // of the steps that have a model, or nil
 	rows  []string
 	bad   int
 
@@ -75,7 +77,7 @@ func (p *program) runDemo(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	d := &demo{program: p, ctx: ctx, suite: suite}
+	d := &demo{program: p, ctx: ctx, dir: dir, suite: suite}
 	fmt.Fprintf(p.out, "belay %s on %s\n", version, root)
 	for _, step := range demoSteps {
 		if ctx.Err() != nil {
@@ -89,9 +91,9 @@ func (p *program) runDemo(ctx context.Context) (err error) {
 			d.bad++
 			fmt.Fprintln(p.out, "   "+verdict)
 		}
-		d.rows = append(d.rows, fmt.Sprintf("  %-58s %s", step.title, verdict))
+		d.rows = append(d.rows, fmt.Sprintf("  %-60s %s", step.title, verdict))
 	}
-	if err := suite.Close(); err != nil {
+	if err := d.close(); err != nil {
 		d.bad++
 		d.rows = append(d.rows, "  "+oneLine(err))
 	}
@@ -320,4 +322,8 @@ var demoSteps = []struct {
 		}
 		return errors.New("a child is still alive")
 	}},
+	{"two background runs wake the model once, with both results", demoWakes},
+	{"a service that ends well wakes nobody", demoDoesNotWake},
+	{"a model's input is refused where nobody can be asked", demoRefuses},
+	{"after a crash the journal tells what is uncertain", demoCrash},
 }

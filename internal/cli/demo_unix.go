@@ -33,3 +33,12 @@ func alive(pid int) bool {
 	_, state, ok := bytes.Cut(stat, []byte(") "))
 	return !ok || state[0] != 'Z' && state[0] != 'X'
 }
+
+// demoSays takes its time and says a word.
+func demoSays(word string) string { return "sleep 0.6; echo " + word }
+
+// demoReads waits for a line.
+const demoReads = `read answer; echo "$answer"`
+
+// demoLasting runs until it is ended.
+var demoLasting = []string{"/bin/sh", "-c", "exec sleep 300"}

@@ -24,3 +24,12 @@ func alive(pid int) bool {
 	var code uint32
 	return windows.GetExitCodeProcess(h, &code) == nil && code == 259 // STILL_ACTIVE
 }
+
+// demoSays takes its time and says a word.
+func demoSays(word string) string { return "Start-Sleep -Milliseconds 600; '" + word + "'" }
+
+// demoReads waits for a line.
+const demoReads = `[Console]::In.ReadLine()`
+
+// demoLasting runs until it is ended.
+var demoLasting = []string{"ping", "-n", "300", "127.0.0.1"}
