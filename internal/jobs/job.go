@@ -103,7 +103,6 @@ func (j *Job) keep(timeout time.Duration) {
 	exit := j.proc.Exit()
 	j.output.finish()
 	j.mu.Lock()
-	defer j.mu.Unlock()
 	j.final = Status{
 		State: Exited, Code: exit.Code, Signal: exit.Signal, Cleaned: exit.Cleaned,
 		Ended: exit.Ended, Left: exit.Left, Wall: time.Since(j.started), StartedAt: j.started,
@@ -114,7 +113,8 @@ func (j *Job) keep(timeout time.Duration) {
 	case exit.Signal != "":
 		j.final.State = Signaled
 	}
-	j.condense()
+	j.mu.Unlock()
+	j.condense() // it may wait for the disk
 }
 
 // end begins to end the session for a reason, unless the command has ended by
