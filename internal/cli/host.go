@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"runtime/debug"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -55,8 +56,16 @@ func (f *talkFlags) which(c *cobra.Command) (stream.Which, error) {
 	return stream.Which{Last: f.last, ID: f.resume}, nil
 }
 
+// heap is where the collector begins to work harder, in bytes. A long conversation is held in
+// memory, in large strings that cost the collector next to nothing; without a limit it would
+// let the heap grow to twice of what is held.
+const heap = 120 << 20
+
 // host reads the configuration and makes the model. Nothing is asked of it yet.
 func (p *program) host(c *cobra.Command) (*host, error) {
+	if p.getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(heap)
+	}
 	held, err := p.configuration(configFlag(c))
 	if err != nil {
 		return nil, err
