@@ -29,7 +29,7 @@ var paragraphs = [][]sentence{{
 	{"exec_kill", "exec_kill ends a session with its children."},
 	{"exec_list", "exec_list shows what there is."},
 	{"exec_command", "With mode: background a message about the end, with the output, comes with the next result of any tool once the command ended; mode: service, for what lives on, tells only of a failure. Nobody wakes you for it."},
-	{"exec_command exec_wait", "So where you have nothing else to do, exec_wait."},
+	{"exec_command exec_wait", "With nothing else to do, use exec_wait."},
 }, {
 	{"write_stdin", "write_stdin with chars or close needs the user's confirmation each time. Where the user cannot be asked, or says no, nothing is sent: do not look for a way around it, and prefer commands that need no input."},
 }, {
