@@ -29,3 +29,19 @@ func startHelper(t *testing.T, name string, args ...string) (kill func()) {
 	t.Cleanup(kill)
 	return kill
 }
+
+// helperOutput runs a helper to its end.
+func helperOutput(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := exec.Command(self, append([]string{name}, args...)...)
+	c.Stderr = os.Stderr
+	out, err := c.Output()
+	if err != nil {
+		t.Fatalf("%s: %v: %s", name, err, out)
+	}
+	return string(out)
+}
