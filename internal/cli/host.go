@@ -33,6 +33,9 @@ type host struct {
 
 	maxTurns  int
 	maxTokens int64
+	// hurries says that a second signal takes the grace. A program that ends its children
+	// with one signal after another does not mean that.
+	hurries bool
 }
 
 // talkFlags say which conversation is meant.
@@ -218,7 +221,9 @@ func (h *host) open(_ context.Context, which stream.Which, ears stream.Ears) (ta
 	}
 	hurry := suite.Hurry
 	talk.Close = func() error {
-		h.again.Store(&hurry)
+		if h.hurries {
+			h.again.Store(&hurry)
+		}
 		return closeTalk(talk.Agent, suite, kept)
 	}
 	return talk, nil

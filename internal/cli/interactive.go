@@ -47,6 +47,7 @@ func (p *program) interactive(c *cobra.Command, talk talkFlags) error {
 		return err
 	}
 	defer h.close()
+	h.hurries = true
 	p.warnOnce()
 	keyboard, err := openKeyboard()
 	if err != nil {

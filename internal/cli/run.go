@@ -71,7 +71,7 @@ func (p *program) run() *cobra.Command {
 				return err
 			}
 			defer h.close()
-			h.maxTurns, h.maxTokens = maxTurns, maxTokens
+			h.maxTurns, h.maxTokens, h.hurries = maxTurns, maxTokens, true
 			p.warnOnce()
 			task := stream.Task{Prompt: prompt, Wait: wait, Asker: p.asker(), Notify: p.notify}
 			return h.carryOut(c.Context(), which, task, asJSON)
@@ -196,10 +196,10 @@ func verdict(r stream.Report) error {
 		return &exit{exitLimit, fmt.Errorf("the limit of %s is reached", r.Limit)}
 	case r.Uncertain > 0:
 		return &exit{exitUncertain, fmt.Errorf("%d calls have an outcome that is not known", r.Uncertain)}
-	case r.Approval != "":
-		return &exit{exitRefused, fmt.Errorf("an approval that was needed could not be had (%s)", r.Approval)}
 	case r.Ended != nil:
 		return &exit{exitUncertain, r.Ended}
+	case r.Approval != "":
+		return &exit{exitRefused, fmt.Errorf("an approval that was needed could not be had (%s)", r.Approval)}
 	case r.Stop == model.Length:
 		return &exit{exitFailed, errors.New("the answer is cut off: it reached the model's own limit")}
 	case r.Stop == model.Filtered:

@@ -190,7 +190,8 @@ func (p *phase) now() (idle bool, changed <-chan struct{}) {
 	return p.idle, p.changed
 }
 
-// A teller tells what happens in words, one line for each thing.
+// A teller tells what happens in words, one line for each thing. What ended the run is in the
+// report.
 type teller struct {
 	mu   sync.Mutex
 	out  io.Writer
@@ -214,7 +215,5 @@ func (p *teller) tell(e agent.Event) {
 		}
 	case agent.Noticed:
 		p.line("%s has ended", e.SessionID)
-	case agent.Failed:
-		p.line("%s: %s", e.Code, termtext.Escape(e.Message))
 	}
 }
