@@ -41,6 +41,9 @@ var (
 	ErrTimeout     = errors.New("approve: the user did not answer in time")
 )
 
+// ErrGone is the cause ([context.Cause]) of the end of a question whose subject went away.
+var ErrGone = errors.New("approve: what was asked about is gone")
+
 // MaxTimeout is how long a question may stand (P10): who comes back later would answer
 // something else than what they see.
 const MaxTimeout = 60 * time.Second

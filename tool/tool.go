@@ -46,6 +46,15 @@ type Plan interface {
 // before Run.
 type Judged interface{ Judged(guard string) }
 
+// A Fleeting plan asks the user about something that can go away while the question stands:
+// then the question is void.
+type Fleeting interface {
+	// Gone gives a channel that is closed when it has.
+	Gone() <-chan struct{}
+	// Lost is the refusal for that. It is called after Gone was closed.
+	Lost() error
+}
+
 // A Reporter is told how a long call is getting on, with text that is safe to
 // show. It must not block. A nil Reporter is replaced by one that drops
 // everything before a Plan sees it.

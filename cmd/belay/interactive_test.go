@@ -248,3 +248,21 @@ func TestInteractiveNeedsATerminal(t *testing.T) {
 		t.Errorf("%v: %s", err, out)
 	}
 }
+
+// P11: a question about a process that has ended goes away, and the model is told why.
+func TestQuestionGoesWithItsProcess_P11(t *testing.T) {
+	t.Parallel()
+	h := newHosted(t)
+	x := h.onTerminal(`{"calls":[{"name":"exec_command","args":{"cmd":"while ! test -e go; do sleep 0.02; done","stdin":"open","yield_time_ms":250}}]}
+{"take":{"s":"session=([a-z0-9_]+)"},"calls":[{"name":"write_stdin","args":{"session_id":"${s}","chars":"x\n"}}]}
+{"expect":["tool failed:\nsession_ended"],"text":"It is gone."}
+`)
+	x.await("; /help says how")
+	x.types("go\r")
+	x.await("anything else is no: ")
+	os.WriteFile(h.dir+"/go", nil, 0o600)
+	x.await("the process has ended; this question is void")
+	x.await("It is gone.")
+	x.types(endOfFile)
+	x.ends(0)
+}

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"unicode"
@@ -52,6 +53,9 @@ func (a *terminalAsker) Ask(ctx context.Context, p tool.Prompt) (bool, error) {
 	defer c.close()
 	yes, err := ask(ctx, c, p)
 	switch {
+	case errors.Is(context.Cause(ctx), approve.ErrGone):
+		_ = c.write("\r\nbelay: the process has ended; this question is void. Nothing was done.\r\n")
+		return false, ctx.Err()
 	case ctx.Err() != nil:
 		_ = c.write("\r\nbelay: this question is void. Nothing was done.\r\n")
 		return false, ctx.Err()

@@ -152,14 +152,15 @@ func (w *walk) all(ctx context.Context) error {
 
 	run := func(ctx context.Context) error { return w.run(ctx, plan) }
 	if action.Consent != nil { // 3 approve: the input of a process
-		run = w.ask(*action.Consent, action.Consent.SessionID, run)
+		fleeting, _ := plan.(tool.Fleeting)
+		run = w.ask(*action.Consent, action.Consent.SessionID, fleeting, run)
 	}
 	if verdict.Decision == guard.Ask { // and what a guard leaves to the user
 		question, whole := guard.Question(action, verdict)
 		if !whole {
 			return denied("a guard wants the user to be asked, and the command is too long to be shown")
 		}
-		run = w.ask(question, nil, run)
+		run = w.ask(question, nil, nil, run)
 	}
 	return run(ctx)
 }
@@ -193,18 +194,41 @@ func (w *walk) posture(v guard.Verdict) string {
 	return "ok"
 }
 
-// ask puts a question in front of an effect. The subject is held over both.
-func (w *walk) ask(p tool.Prompt, subject any, effect func(context.Context) error) func(context.Context) error {
+// ask puts a question in front of an effect. The subject is held over both. about is what the
+// question is about, if that can go away, or nil.
+func (w *walk) ask(p tool.Prompt, subject any, about tool.Fleeting, effect func(context.Context) error) func(context.Context) error {
 	return func(ctx context.Context) error {
 		if w.gates.Gate == nil {
 			return tool.NewError(tool.ApprovalUnavailable)
 		}
-		err := w.gates.Gate.Do(ctx, w.caller.Asker, p, subject, effect)
-		if w.started {
+		asking := ctx
+		if about != nil {
+			var stop func()
+			asking, stop = whileThere(ctx, about.Gone())
+			defer stop()
+		}
+		err := w.gates.Gate.Do(asking, w.caller.Asker, p, subject, func(context.Context) error { return effect(ctx) })
+		switch {
+		case w.started:
 			return err // that of the effect
+		case ctx.Err() == nil && errors.Is(context.Cause(asking), approve.ErrGone):
+			return about.Lost()
 		}
 		return border.Error(err, border.Place{})
 	}
+}
+
+// whileThere is ctx until gone is closed. stop ends the watch.
+func whileThere(ctx context.Context, gone <-chan struct{}) (there context.Context, stop func()) {
+	there, cancel := context.WithCancelCause(ctx)
+	go func() {
+		select {
+		case <-gone:
+			cancel(approve.ErrGone)
+		case <-there.Done():
+		}
+	}()
+	return there, func() { cancel(nil) }
 }
 
 func (w *walk) run(ctx context.Context, plan tool.Plan) (err error) {

@@ -112,6 +112,10 @@ type writePlan struct {
 	budget  int
 }
 
+// Gone and Lost: a question about a session that has ended is no use to anybody.
+func (p *writePlan) Gone() <-chan struct{} { return p.job.Done() }
+func (p *writePlan) Lost() error           { return sessionEnded(p.job.Status()) }
+
 func (p *writePlan) input() bool { return p.chars != "" || p.close }
 
 func (p *writePlan) Close() {}

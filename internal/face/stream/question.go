@@ -16,8 +16,6 @@ import (
 // the user. Only the JSON value true, for a question that stands, is a yes.
 type questions struct {
 	out *outbox
-	// ended gives a channel that is closed when a session ends, or nil.
-	ended func(session string) <-chan struct{}
 	// told waits until the events so far were told, or ctx is done; or nil.
 	told func(ctx context.Context)
 
@@ -70,10 +68,6 @@ func (q *questions) Ask(ctx context.Context, p tool.Prompt) (bool, error) {
 		cancel()
 	}
 
-	var gone <-chan struct{}
-	if p.Reason == "input" && q.ended != nil {
-		gone = q.ended(p.SessionID)
-	}
 	timeout := approve.MaxTimeout
 	if end, ok := ctx.Deadline(); ok {
 		timeout = max(time.Until(end), 0)
@@ -83,14 +77,14 @@ func (q *questions) Ask(ctx context.Context, p tool.Prompt) (bool, error) {
 	select {
 	case yes := <-answer:
 		return yes, nil
-	case <-gone:
-		return false, q.withdraw(id, "process_gone")
 	case <-ctx.Done():
 		reason := "aborted"
 		q.mu.Lock()
 		closing := q.closing
 		q.mu.Unlock()
 		switch {
+		case errors.Is(context.Cause(ctx), approve.ErrGone):
+			reason = "process_gone"
 		case errors.Is(ctx.Err(), context.DeadlineExceeded):
 			reason = "timeout"
 		case closing:

@@ -28,7 +28,7 @@ const maxBeside = 16
 func RPC(ctx context.Context, c Config, in io.ReadCloser, out io.Writer) error {
 	h := &host{config: c, out: newOutbox(out, c.Gone)}
 	defer h.out.Close()
-	h.questions = &questions{out: h.out, open: map[string]chan bool{}, ended: h.ended,
+	h.questions = &questions{out: h.out, open: map[string]chan bool{},
 		told: func(ctx context.Context) { h.current().Agent.Told(ctx) }}
 	talk, err := h.open(ctx, c.Which)
 	if err != nil {
@@ -66,9 +66,6 @@ func (h *host) current() *Talk {
 	defer h.mu.Unlock()
 	return h.talk
 }
-
-// ended is for questions.
-func (h *host) ended(session string) <-chan struct{} { return h.current().Suite.Ended(session) }
 
 func (h *host) open(ctx context.Context, which Which) (*Talk, error) {
 	return h.config.Open(ctx, which, Ears{

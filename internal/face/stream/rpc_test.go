@@ -112,7 +112,7 @@ func TestQuestionsAreWithdrawn(t *testing.T) {
 		},
 		"process_gone": func(c *client, session string) string {
 			c.send(`{"id":"k","type":"kill","session_id":"` + session + `","signal":"KILL"}`)
-			return "approval_denied"
+			return "session_ended"
 		},
 		"shutdown": func(c *client, _ string) string {
 			c.send(`{"id":"end","type":"shutdown"}`)
