@@ -76,7 +76,11 @@ func TestD1WakesOnce(t *testing.T) {
 	})
 	h.prompt("start")
 	h.text("waiting")
+	h.idle()
+	h.Typing(true) // until both are ready
 	h.write("go", "")
+	h.ended(2)
+	h.Typing(false)
 	h.is("text", h.settle().Text, "both")
 	h.is("transcript", h.line(), "user assistant exec_command exec_command result result turn assistant turn notice notice assistant turn")
 	seen := map[string]bool{}
@@ -97,11 +101,11 @@ func TestD1SafeBoundary(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, []m{
 		calls(background("go", "echo fin")),
-		calls(call("shell", m{"argv": []string{"sh", "-c", "touch go; sleep 0.5; echo slept"}})),
-		{"text": "done", "expect": []string{"(?s)slept.*fin"}},
+		calls(makes("go"), barrier("go", 1)),
+		{"text": "done", "expect": []string{"(?s)exit_code=0.*\nuser:.*fin"}},
 	})
 	h.does("start")
-	h.is("transcript", h.line(), "user assistant exec_command result turn assistant shell result turn notice assistant turn")
+	h.is("transcript", h.line(), "user assistant exec_command result turn assistant replace shell result result turn notice assistant turn")
 }
 
 // D1 and SE-37: what ends right at the end of a turn is told, whichever comes first.
@@ -159,13 +163,14 @@ func TestD2Disarm(t *testing.T) {
 	t.Run("steer", func(t *testing.T) {
 		t.Parallel()
 		h := newHost(t, []m{start,
-			calls(call("shell", m{"argv": []string{"sh", "-c", after("steered", "touch go; sleep 0.4")}})),
+			calls(barrier("steered", -1)),
 			{"text": "two", "expect": []string{"another way"}, "reject": []string{"fin"}}})
 		h.prompt("start")
 		h.started("shell")
 		if err := h.Steer("another way"); err != nil {
 			t.Fatal(err)
 		}
+		h.write("go", "")
 		h.write("steered", "")
 		h.is("text", h.settle().Text, "two")
 		quietly(h)
@@ -201,6 +206,7 @@ func TestD2Disarm(t *testing.T) {
 		h.Typing(true) // nothing wakes
 		h.prompt("start")
 		h.text("one")
+		h.idle()
 		h.write("go", "")
 		h.ended(1)
 		h.Abort()
@@ -211,7 +217,7 @@ func TestD2Disarm(t *testing.T) {
 	t.Run("follow-up", func(t *testing.T) {
 		t.Parallel()
 		h := newHost(t, []m{start,
-			calls(call("shell", m{"argv": []string{"sh", "-c", after("queued", "touch go; sleep 0.4")}})),
+			calls(barrier("queued", 1)),
 			{"text": "one", "expect": []string{"fin"}}, // queued is not taken up
 			calls(background("go2", "echo second")),
 			{"text": "two"}})
@@ -220,8 +226,10 @@ func TestD2Disarm(t *testing.T) {
 		if err := h.FollowUp("next"); err != nil {
 			t.Fatal(err)
 		}
+		h.write("go", "")
 		h.write("queued", "")
 		h.text("two")
+		h.idle()
 		h.is("transcript", h.line(), "user assistant exec_command result turn assistant shell result turn notice assistant turn user assistant exec_command result turn assistant turn")
 		h.Abort()
 	})
@@ -243,6 +251,9 @@ func TestD2Disarm(t *testing.T) {
 		h.quiet(4)
 	})
 }
+
+// makes is a call that makes a file.
+func makes(file string) m { return call("replace", m{"path": file, "content": "", "create": true}) }
 
 // D3: a kill takes back every form of the subscription.
 func TestD3Kill(t *testing.T) {
@@ -318,7 +329,7 @@ func TestD5Observed(t *testing.T) {
 		"exec_wait":   {{"calls": []m{call("exec_wait", m{"timeout_ms": 30000})}, "take": m{"id": `session=(\w+)`}}},
 		"write_stdin": {{"calls": []m{call("write_stdin", m{"session_id": "${id}", "yield_time_ms": 30000})}, "take": m{"id": `session=(\w+)`}}},
 		"exec_output": {
-			{"calls": []m{call("shell", m{"argv": []string{"sleep", "0.5"}})}, "take": m{"id": `session=(\w+)`}},
+			{"calls": []m{barrier(".", 1)}, "take": m{"id": `session=(\w+)`}},
 			calls(call("exec_output", m{"session_id": "${id}"}))},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -346,7 +357,7 @@ func TestD5Observed(t *testing.T) {
 		h := newHost(t, []m{
 			calls(background("go", "echo fin")),
 			{"take": m{"id": `session=(\w+)`}, "calls": []m{
-				call("replace", m{"path": "go", "content": "", "create": true}),
+				makes("go"),
 				call("exec_wait", m{"session_ids": []string{"${id}"}}), // shell and reads run at once, so it is this that waits
 				call("exec_kill", m{"session_id": "nobody"}),           // holds up
 				call("exec_output", m{"session_id": "${id}"})}},
@@ -361,7 +372,7 @@ func TestD5Observed(t *testing.T) {
 		t.Parallel()
 		h := newHost(t, []m{
 			calls(background("go", "echo fin")),
-			calls(call("shell", m{"argv": []string{"sh", "-c", "touch go; sleep 0.4"}}), call("exec_kill", m{"session_id": "nobody"}), call("exec_list", m{})),
+			calls(makes("go"), barrier("go", 1), call("exec_kill", m{"session_id": "nobody"}), call("exec_list", m{})),
 			{"text": "done", "expect": []string{"status=exited", "fin"}}})
 		h.does("start")
 		if n := h.notices(); n != 1 {
@@ -434,13 +445,14 @@ func TestOlderForms(t *testing.T) {
 	t.Run("D8 steer comes at the next boundary, whatever the user said", func(t *testing.T) {
 		t.Parallel()
 		h := newHost(t, []m{calls(older(m{"completion_mode": "steer"})),
-			calls(call("shell", m{"argv": []string{"sh", "-c", after("steered", "touch go; sleep 0.4")}})),
+			calls(barrier("steered", 1)),
 			{"text": "two", "expect": []string{"(?s)tail-of-it.*user:\nanother way"}}})
 		h.prompt("start")
 		h.started("shell")
 		if err := h.Steer("another way"); err != nil {
 			t.Fatal(err)
 		}
+		h.write("go", "")
 		h.write("steered", "")
 		h.is("text", h.settle().Text, "two")
 		h.is("transcript", h.line(), "user assistant exec_command result turn assistant shell result turn notice user assistant turn")
@@ -456,7 +468,7 @@ func TestOlderForms(t *testing.T) {
 	t.Run("D8 followUp waits until the model would stop", func(t *testing.T) {
 		t.Parallel()
 		h := newHost(t, []m{calls(older(m{"completion_mode": "followUp"})),
-			calls(call("shell", m{"argv": []string{"sh", "-c", "touch go; sleep 0.4"}})),
+			calls(makes("go"), barrier("go", 1)),
 			{"text": "stopping", "reject": []string{"tail-of-it"}},
 			{"text": "done", "expect": []string{"tail-of-it"}}})
 		h.does("start")
@@ -464,7 +476,7 @@ func TestOlderForms(t *testing.T) {
 	t.Run("D7 is not consumed by an observation", func(t *testing.T) {
 		t.Parallel()
 		h := newHost(t, []m{calls(older(m{"completion_mode": "steer"})),
-			calls(call("replace", m{"path": "go", "content": "", "create": true}), call("exec_wait", m{})),
+			calls(makes("go"), call("exec_wait", m{})),
 			{"text": "done", "expect": []string{"(?s)tail-of-it.*user:\n.*tail-of-it"}}})
 		h.does("start")
 	})

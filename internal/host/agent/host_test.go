@@ -14,9 +14,11 @@ import (
 	"time"
 
 	"github.com/belayhq/belay/coding"
+	"github.com/belayhq/belay/guard"
 	"github.com/belayhq/belay/internal/host/model"
 	"github.com/belayhq/belay/internal/host/model/scripted"
 	"github.com/belayhq/belay/internal/host/transcript"
+	"github.com/belayhq/belay/tool"
 )
 
 // long is against hangs: nothing here takes that long.
@@ -109,6 +111,7 @@ func hostWith(t *testing.T, p model.Provider, options ...option) *host {
 	for _, o := range options {
 		o(&c, &s)
 	}
+	s.Hooks = append(s.Hooks, hook(h.hold))
 	suite, err := coding.New(s)
 	if err != nil {
 		t.Fatal(err)
@@ -200,7 +203,7 @@ func (h *host) does(text string) Outcome {
 	h.prompt(text)
 	o := h.settle()
 	if o.Err != nil {
-		h.Fatalf("%v (%s)", o.Err, sentence(o.Err))
+		h.Fatalf("%s\n%s\n%s", sentence(o.Err), h.line(), h.model.news(len(h.model.all())-1))
 	}
 	if h.script != nil && h.script.Left() > 0 {
 		h.Fatalf("%d steps are left", h.script.Left())
@@ -260,6 +263,26 @@ func (h *host) is(what, got, want string) {
 	if ok, err := regexp.MatchString("(?s)^(?:"+want+")$", got); err != nil || !ok {
 		h.Errorf("%s is %q, want %q", what, got, want)
 	}
+}
+
+// barrier is a call that goes on when a file of the name is there, and either so many
+// messages wait or, for messages below 0, nothing runs.
+func barrier(file string, messages int) m {
+	return call("shell", m{"argv": []string{"true", file, fmt.Sprint(messages)}})
+}
+
+// hold is the hook behind barrier.
+func (h *host) hold(_ context.Context, a tool.Action) (guard.Verdict, error) {
+	if len(a.Argv) == 3 && a.Argv[0] == "true" {
+		var n int
+		fmt.Sscan(a.Argv[2], &n)
+		for end := time.Now().Add(long); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+			if h.exists(a.Argv[1]) && (n < 0 && len(h.suite.Running()) == 0 || n >= 0 && h.suite.Waiting(coding.Idle) >= n) {
+				break
+			}
+		}
+	}
+	return guard.Verdict{}, nil
 }
 
 // call is a step's call.

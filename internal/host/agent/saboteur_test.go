@@ -438,7 +438,7 @@ func TestApproval(t *testing.T) {
 		h := newHost(t, []m{
 			calls(call("exec_command", m{"cmd": "exec cat", "stdin": "open", "yield_time_ms": 250})),
 			{"take": m{"id": `session=(\w+)`}, "calls": []m{input("one\n"), input("two\n"), input("three\n")}},
-			{"text": "done", "expect": []string{"(?s)one.*tool failed.*three"}},
+			{"text": "done", "expect": []string{`(?s)^tool:.*tool failed:\napproval_denied.*\ntool:`}},
 		}, asked(asker(func(_ context.Context, p tool.Prompt) (bool, error) {
 			mu.Lock()
 			defer mu.Unlock()
