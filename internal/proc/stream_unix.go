@@ -14,8 +14,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A pipe holds 64 KiB, a terminal 4: more at once cannot come.
+// A pipe holds 64 KiB unless it was made longer, a terminal 4: more at once is rare.
 const readSize = 64 << 10
+
+// A program that fills its pipe some times in a row gets a longer one: then it goes on writing while we read, in
+// place of taking turns with us, and 2 GB take half of the time. Only a flood gets it, since the pages of all pipes of
+// a user are limited.
+const (
+	floodReads = 4
+	floodPipe  = 4 * readSize
+)
 
 // ttyTail bounds what is read from a terminal after the end of its program. The kernel holds less;
 // whoever keeps writing meanwhile is a stray.
@@ -50,9 +58,10 @@ func newStream(f *os.File, which Stream, s *Spec, began time.Time) (*stream, err
 func (s *stream) pump() {
 	defer close(s.done)
 	var (
-		buf *[readSize]byte
-		n   int
-		err error
+		buf   *[readSize]byte
+		n     int
+		err   error
+		flood int // reads in a row that found much
 	)
 	read := func(fd uintptr) bool {
 		b := buffers.Get().(*[readSize]byte)
@@ -73,6 +82,14 @@ func (s *stream) pump() {
 		}
 		if n > 0 {
 			s.give(buf[:n])
+		}
+		switch {
+		case n < readSize/2:
+			flood = 0
+		case !s.tty:
+			if flood++; flood == floodReads {
+				s.raw.Control(func(fd uintptr) { lengthen(int(fd), floodPipe) })
+			}
 		}
 		buffers.Put(buf)
 		// A terminal whose other side is closed answers EIO.

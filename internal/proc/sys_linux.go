@@ -31,6 +31,9 @@ func totalLimit() int64 {
 
 func pipeCloexec(fds *[2]int) error { return unix.Pipe2(fds[:], unix.O_CLOEXEC) }
 
+// lengthen makes a pipe hold more; where the user has too many pages in pipes already it stays as it is.
+func lengthen(fd, size int) { unix.FcntlInt(uintptr(fd), unix.F_SETPIPE_SZ, size) }
+
 // onlyThreeDescriptors marks what this process inherited, or what somebody opened without
 // close-on-exec. Go's own descriptors have the mark already.
 func onlyThreeDescriptors() {
