@@ -28,6 +28,7 @@ type display struct {
 	room   *sync.Cond
 	begun  bool   // the last line of the text has no end yet
 	row    string // the input row as it stands, "" if it is not there
+	before string // what of it is before the cursor
 	held   string // text that waits
 	dialog bool
 	closed bool
@@ -99,14 +100,14 @@ func (d *display) flush() {
 		}
 	}
 	d.held = d.held[min(len(text), len(d.held)):]
-	row := d.row
+	row, before := d.row, d.before
 	d.erase()
 	if row != "" && d.begun { // the row had broken the line off
 		d.begun = false
 	}
 	d.write(text)
 	d.begun = !strings.HasSuffix(text, "\n")
-	d.draw(row, row)
+	d.draw(row, before)
 }
 
 // erase removes the input row. It is called with the lock.
@@ -126,7 +127,7 @@ func (d *display) draw(row, before string) {
 		d.write("\n")
 		d.begun = false
 	}
-	d.row = row
+	d.row, d.before = row, before
 	d.write("\r" + row)
 	if before != row {
 		d.write("\r" + before)
