@@ -29,7 +29,8 @@ type host struct {
 	held    *configuration
 	model   model.Provider
 	kept    *transcript.Dir
-	dispose func() // of a folder that is kept only while the program runs
+	dispose func()       // of a folder that is kept only while the program runs
+	say     func(string) // shows the user a line; standard error, but for the interactive form
 
 	maxTurns  int
 	maxTokens int64
@@ -77,6 +78,7 @@ func (p *program) host(c *cobra.Command) (*host, error) {
 		fmt.Fprintln(p.err, "belay:", note)
 	}
 	h := &host{program: p, command: c, held: held, dispose: func() {}}
+	h.say = func(s string) { fmt.Fprintln(p.err, s) }
 	if h.model, err = p.provider(held); err != nil {
 		return nil, &exit{exitConfig, err}
 	}
@@ -96,7 +98,7 @@ func (p *program) host(c *cobra.Command) (*host, error) {
 
 // retrying tells the user why it takes longer.
 func (h *host) retrying(e *model.Error, d time.Duration) {
-	fmt.Fprintf(h.err, "belay: %v; trying again in %s\n", e, max(d, time.Second).Round(time.Second))
+	h.say(fmt.Sprintf("belay: %v; trying again in %s", e, max(d, time.Second).Round(time.Second)))
 }
 
 // close gives back what the host holds beside its conversations.

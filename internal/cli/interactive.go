@@ -55,6 +55,7 @@ func (p *program) interactive(c *cobra.Command, talk talkFlags) error {
 	}
 	s := &session{host: h, ctx: c.Context(), console: keyboard, screen: newDisplay(keyboard), keys: make(chan byte)}
 	defer s.close()
+	h.say = s.screen.line
 	return s.run(which)
 }
 

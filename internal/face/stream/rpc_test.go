@@ -13,9 +13,10 @@ import (
 
 // asking is a script that starts cat and wants to write to it, again and again: each prompt
 // is one question.
+// Its questions are as many as the matrix has.
 const asking = `{"calls":[{"name":"exec_command","args":{"cmd":"cat","stdin":"open","yield_time_ms":250}}]}
 {"take":{"s":"session=([a-z0-9_]+)"},"text":"ready"}
-` + question + question + question + question + question + question + question + question + question
+` + question + question + question + question + question + question + question + question + question + question + question
 
 const question = `{"calls":[{"name":"write_stdin","args":{"session_id":"${s}","chars":"in\u001b[2J\n","yield_time_ms":1000}}]}
 {"text":"done"}
@@ -56,6 +57,8 @@ func TestOnlyTrueIsAYes_P9_P10(t *testing.T) {
 		{`{"type":"ui_response","id":"%s","confirmed":1}`, "approval_denied", false},
 		{`{"type":"ui_response","id":"%s"}`, "approval_denied", false},
 		{`{"type":"ui_response","id":"%s","confirmed":{"confirmed":true}}`, "approval_denied", false},
+		{`{"type":"ui_response","id":"%s","confirmed":"` + strings.Repeat("true", 1<<20) + `"}`, "approval_denied", false},
+		{`{"type":"ui_response","id":"%s","confirmed":true`, "approval_denied", true},
 		{`{"type":"ui_response","id":"%s","confirmed":false,"confirmed":true}`, "approval_denied", true},
 		{`{"type":"ui_response","id":"x%s","confirmed":true}`, "approval_denied", true},
 		{`{"type":"ui_response","id":"%s","confirmed":true,"value":true}`, "approval_denied", true},
@@ -78,13 +81,13 @@ func TestOnlyTrueIsAYes_P9_P10(t *testing.T) {
 		c.send(fmt.Sprintf(a.answer, id))
 		if a.void {
 			if r := c.event("response"); r["ok"] != false {
-				t.Errorf("%s: %v", a.answer, r)
+				t.Errorf("%.99s: %v", a.answer, r)
 			}
 			c.send(fmt.Sprintf(`{"type":"ui_response","id":"%s","confirmed":false}`, id))
 		}
 		e := c.event("tool_end")
 		if code, _ := e["code"].(string); code != a.code {
-			t.Errorf("%s: %v, want %q", a.answer, e, a.code)
+			t.Errorf("%.99s: %v, want %q", a.answer, e, a.code)
 		}
 		c.event("settled")
 		last = id
