@@ -326,7 +326,7 @@ func TestD4Service(t *testing.T) {
 func TestD5Observed(t *testing.T) {
 	t.Parallel()
 	for name, observe := range map[string][]m{
-		"exec_wait":   {{"calls": []m{call("exec_wait", m{"timeout_ms": 30000})}, "take": m{"id": `session=(\w+)`}}},
+		"exec_wait":   {{"calls": []m{call("exec_wait", m{"timeout_ms": 30000, "session_ids": []string{"${id}"}})}, "take": m{"id": `session=(\w+)`}}},
 		"write_stdin": {{"calls": []m{call("write_stdin", m{"session_id": "${id}", "yield_time_ms": 30000})}, "take": m{"id": `session=(\w+)`}}},
 		"exec_output": {
 			{"calls": []m{barrier(".", 1)}, "take": m{"id": `session=(\w+)`}},
@@ -476,7 +476,7 @@ func TestOlderForms(t *testing.T) {
 	t.Run("D7 is not consumed by an observation", func(t *testing.T) {
 		t.Parallel()
 		h := newHost(t, []m{calls(older(m{"completion_mode": "steer"})),
-			calls(makes("go"), call("exec_wait", m{})),
+			{"take": m{"id": `session=(\w+)`}, "calls": []m{makes("go"), call("exec_wait", m{"session_ids": []string{"${id}"}})}},
 			{"text": "done", "expect": []string{"(?s)tail-of-it.*user:\n.*tail-of-it"}}})
 		h.does("start")
 	})

@@ -18,7 +18,7 @@ func TestMain(m *testing.M) {
 		helpers[os.Args[1]](os.Args[2:])
 		os.Exit(0)
 	}
-	flag.Set("test.parallel", "16") // they wait for processes, not for the processor
+	flag.Set("test.parallel", "8") // they wait for processes, not for the processor
 	before := descriptors()
 	code := m.Run()
 	if code == 0 {
