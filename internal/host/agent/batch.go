@@ -50,9 +50,6 @@ func failure(id string, e *tool.Error) result {
 	return r
 }
 
-// notStarted is the result of a call that nothing came of.
-func notStarted(id string) result { return failure(id, tool.NewError(tool.Cancelled)) }
-
 // A declared is what the agent has to know of a tool.
 type declared struct {
 	tool.Definition
@@ -98,7 +95,7 @@ func (r *run) batch(calls []model.Call, refuse *tool.Error) error {
 		}
 	}
 	group.Wait()
-	r.history.results(results)
+	r.history.results(r.unknown)
 	r.count(results)
 	for _, err := range errs {
 		if err != nil {

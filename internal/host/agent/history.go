@@ -9,6 +9,7 @@ import (
 
 	"github.com/belayhq/belay/internal/host/model"
 	"github.com/belayhq/belay/internal/host/transcript"
+	"github.com/belayhq/belay/tool"
 )
 
 // resumedText tells the model what a resumed conversation has lost (B6).
@@ -36,6 +37,8 @@ type history struct {
 	size     int64              // bytes of messages
 	unsaid   []transcript.Entry // happened, and could not be written; they go before anything else
 	task     string             // the user's last text: it outlives a compaction
+	open     []model.Call       // of the last answer, until results
+	got      map[string]result  // of open
 }
 
 // restore makes messages of the entries of a resumed conversation. Whatever order results
@@ -181,43 +184,54 @@ func (h *history) answered(m model.Message, d said, calls []transcript.Entry) er
 			if m.Text != "" || i > 0 {
 				h.add(m)
 			}
-			for _, c := range m.Calls {
-				h.close(c.ID)
-			}
+			h.open = m.Calls
+			h.shut(func(c model.Call) result { return failure(c.ID, tool.NewError(tool.Cancelled)) })
 			return err
 		}
 	}
 	h.add(m)
+	h.open = m.Calls
 	return nil
-}
-
-// close gives a call that did not start its result. h.mu is held.
-func (h *history) close(id string) {
-	r := notStarted(id)
-	if h.write(r.entry()) != nil {
-		h.unsaid = append(h.unsaid, r.entry())
-	}
-	h.add(r.message())
 }
 
 // ended writes the result of a call, whenever it comes.
 func (h *history) ended(r result) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	return h.end(r)
+}
+
+func (h *history) end(r result) error {
 	err := h.write(r.entry())
 	if err != nil {
 		h.unsaid = append(h.unsaid, r.entry())
 	}
+	if h.got == nil {
+		h.got = map[string]result{}
+	}
+	h.got[r.id] = r
 	return err
 }
 
-// results puts the results of a batch in front of the model, in the order of its calls.
-func (h *history) results(all []result) {
+// results puts the results of a batch in front of the model, in the order of its calls. A
+// call that has none gets the one that missing makes: after a fault of the program, or
+// where nothing was started.
+func (h *history) results(missing func(model.Call) result) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, r := range all {
+	h.shut(missing)
+}
+
+func (h *history) shut(missing func(model.Call) result) {
+	for _, c := range h.open {
+		r, ok := h.got[c.ID]
+		if !ok {
+			r = missing(c)
+			_ = h.end(r) // it is written later, then
+		}
 		h.add(r.message())
 	}
+	h.open, h.got = nil, nil
 }
 
 // turn ends a turn on the disk.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -105,6 +106,9 @@ func newHost(t *testing.T, steps []m, options ...option) *host {
 
 func hostWith(t *testing.T, p model.Provider, options ...option) *host {
 	t.Helper()
+	if runtime.GOOS == "windows" {
+		t.Skip("the commands of these tests are for sh")
+	}
 	h := &host{T: t, root: t.TempDir(), dir: transcript.In(filepath.Join(t.TempDir(), "conversations")), model: &recorder{Provider: p}, came: make(chan struct{})}
 	c := Config{Model: h.model, Event: h.event}
 	s := coding.Config{Root: h.root, Shell: "/bin/sh"}

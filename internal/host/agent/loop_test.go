@@ -247,6 +247,7 @@ func TestTyping(t *testing.T) {
 	h := newHost(t, []m{calls(background("go", "echo fin1"), background("go2", "echo fin2")), {"text": "one"}, {"text": "two", "expect": []string{"(?s)fin1.*fin2"}}})
 	h.prompt("start")
 	h.text("one")
+	h.idle()
 	h.Typing(true)
 	h.write("go", "")
 	for len(h.suite.Running()) > 1 {

@@ -149,10 +149,10 @@ func init() {
 		if err := os.WriteFile(filepath.Join(dir, "f"), []byte("hello\n"), 0o600); err != nil {
 			panic(err)
 		}
-		// The exit of this process reaches the command as the end of its input's pipe.
+		// The command ends when this process is gone.
 		a := New(Config{Suite: s, Transcript: tr, Model: provider(func(_ context.Context, r model.Request, _ func(string)) (model.Answer, error) {
 			return model.Answer{Stop: model.ToolUse, Calls: []model.Call{{ID: "r", Name: "read", Args: `{"path":"f"}`},
-				{ID: "c", Name: "shell", Args: `{"argv":["sh","-c","printf x >> ran; echo ` + tr.ID() + ` > up; n=0; while [ -d /proc/` + fmt.Sprint(os.Getpid()) + ` ] && [ $n -lt 600 ]; do sleep 0.05; n=$((n+1)); done"]}`}}}, nil
+				{ID: "c", Name: "shell", Args: `{"argv":["sh","-c","printf x >> ran; echo ` + tr.ID() + ` > up; n=0; while kill -0 ` + fmt.Sprint(os.Getpid()) + ` 2>/dev/null && [ $n -lt 600 ]; do sleep 0.05; n=$((n+1)); done"]}`}}}, nil
 		})})
 		if err := a.Prompt("start"); err != nil {
 			panic(err)

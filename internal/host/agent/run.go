@@ -166,7 +166,8 @@ func (r *run) interrupted(err error) error {
 	closed, requests := r.closed, r.outcomeSoFar.Requests
 	r.mu.Unlock()
 	var t *transcript.Error
-	if err != nil && !errors.As(err, &t) {
+	var p *Panic
+	if err != nil && !errors.As(err, &t) && !errors.As(err, &p) {
 		err = nil
 	}
 	if closed || requests == 0 || err != nil {
@@ -189,6 +190,8 @@ func (r *run) all() (err error) {
 	defer func() {
 		if recover() != nil { // the value may hold anything: it goes nowhere
 			r.fault("the agent")
+			r.cancel() // what still runs for it has nobody to tell
+			r.history.results(r.unknown)
 			err = &Panic{Where: "the agent"}
 		}
 	}()

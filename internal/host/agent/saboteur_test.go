@@ -550,3 +550,37 @@ func TestNotify(t *testing.T) {
 		}
 	}
 }
+
+// After a fault of the program itself in the middle of a batch each call has its result, in
+// the transcript and in front of the model.
+func TestFaultInABatch(t *testing.T) {
+	t.Parallel()
+	dir := transcript.In(t.TempDir())
+	h := history{transcript: dir.New("/")}
+	defer h.transcript.Close()
+	if err := h.tell(transcript.Entry{Type: transcript.User, Text: "start"}); err != nil {
+		t.Fatal(err)
+	}
+	var entries []transcript.Entry
+	answer := model.Message{Role: model.Assistant}
+	for _, id := range []string{"a", "b", "c"} {
+		answer.Calls = append(answer.Calls, model.Call{ID: id, Name: "shell"})
+		entries = append(entries, transcript.Entry{Type: transcript.Call, CallID: id, Tool: "shell"})
+	}
+	if err := h.answered(answer, said{}, entries); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.ended(result{id: "b", kind: kindResult, text: "b is done"}); err != nil {
+		t.Fatal(err)
+	}
+	h.results(func(c model.Call) result { return failure(c.ID, tool.NewError(tool.UncertainOutcome)) })
+	if err := h.tell(transcript.Entry{Type: transcript.User, Text: "and now"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := (model.Request{Messages: h.view()}).Check(); err != nil {
+		t.Error(err)
+	}
+	if m := h.view(); m[3].Text != "b is done" || !m[2].Failed || !m[4].Failed {
+		t.Errorf("%+v", m)
+	}
+}
