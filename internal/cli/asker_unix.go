@@ -17,6 +17,12 @@ type tty struct {
 	wake [2]int // a pipe: a write to it ends a wait
 }
 
+// These let a terminal mark what is pasted, and end that.
+const (
+	markPastes   = "\x1b[?2004h"
+	unmarkPastes = "\x1b[?2004l"
+)
+
 // openConsole takes the terminal for a question: Ctrl-C ends belay as ever, and with it the
 // question. It fails where there is none, and where another job has it: reading from it
 // would stop the program.

@@ -39,6 +39,9 @@ type conio struct {
 	bytes []byte // of a character, that are not given yet
 }
 
+// The console marks nothing: each line of what is pasted is one that was typed.
+const markPastes, unmarkPastes = "", ""
+
 // openConsole takes the console for a question: Ctrl-C ends belay as ever.
 func openConsole() (console, error) { return openConsoleAs(windows.ENABLE_PROCESSED_INPUT) }
 

@@ -84,12 +84,6 @@ type session struct {
 	changed chan struct{} // one slot: the input row may have to be shown or taken away
 }
 
-// The terminal says what is pasted, where it can.
-const (
-	markPastes   = "\x1b[?2004h"
-	unmarkPastes = "\x1b[?2004l"
-)
-
 func (s *session) close() {
 	s.screen.noInput()
 	s.screen.close()

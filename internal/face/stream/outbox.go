@@ -245,8 +245,8 @@ func (o *outbox) write() {
 	}
 }
 
-// encode makes one line of ASCII separators only: no character that any reader takes for the
-// end of a line is in it but the line feed at its end.
+// encode makes one line: no character that any reader takes for the end of a line is in it but
+// the line feed at its end, and no control character.
 func encode(v any) []byte {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b) // escapes U+2028 and U+2029
@@ -255,5 +255,33 @@ func encode(v any) []byte {
 		// Facts come from tools, and are checked to be JSON before they get here.
 		return []byte(`{"type":"error","code":"internal","message":"an event could not be encoded"}` + "\n")
 	}
-	return bytes.ReplaceAll(b.Bytes(), []byte("\u0085"), []byte(`\u0085`))
+	line := b.Bytes()
+	if !hasC1(line) {
+		return line
+	}
+	// U+0085 is the end of a line to some readers, and others of its kind act on a terminal.
+	escaped := make([]byte, 0, len(line)+len(line)/8)
+	for i := 0; i < len(line); i++ {
+		if line[i] == 0xc2 && line[i+1] < 0xa0 { // the line is valid UTF-8
+			escaped = fmt.Appendf(escaped, `\u00%02x`, line[i+1])
+			i++
+			continue
+		}
+		escaped = append(escaped, line[i])
+	}
+	return escaped
+}
+
+// hasC1 tells whether a text in UTF-8 has a control character of U+0080 to U+009F.
+func hasC1(text []byte) bool {
+	for {
+		i := bytes.IndexByte(text, 0xc2)
+		if i < 0 {
+			return false
+		}
+		if text[i+1] < 0xa0 {
+			return true
+		}
+		text = text[i+2:]
+	}
 }

@@ -16,12 +16,12 @@ import (
 // in it.
 func TestLinesEndAtLineFeedsOnly(t *testing.T) {
 	t.Parallel()
-	text := "a\u2028b\u2029c\u0085d\re\vf\fg\x00h\ni\u200bj\xffk<&>\U0001f600"
+	text := "a\u2028b\u2029c\u0085d\re\vf\fg\x00h\ni\u200bj\xffk<&>\U0001f600\u0080\u009b31m\u009f\u00a0\u00c2"
 	line := encode(map[string]any{"type": "text_delta", "text": text})
 	if n := strings.Count(string(line), "\n"); n != 1 || line[len(line)-1] != '\n' {
 		t.Fatalf("%d line feeds in %q", n, line)
 	}
-	for _, bad := range []string{"\u2028", "\u2029", "\u0085", "\r", "\v", "\f", "\x00", "\xff"} {
+	for _, bad := range []string{"\u2028", "\u2029", "\u0085", "\r", "\v", "\f", "\x00", "\xff", "\u0080", "\u009b", "\u009f"} {
 		if strings.Contains(string(line), bad) {
 			t.Errorf("%q is in the line", bad)
 		}
@@ -34,7 +34,7 @@ func TestLinesEndAtLineFeedsOnly(t *testing.T) {
 
 func FuzzEncodedLineIsOneLine(f *testing.F) {
 	f.Add("a\u2028\u0085\n")
-	f.Add("\\\u0085")
+	f.Add("\\\u0085\u00c2\u00a0\u0080")
 	f.Fuzz(func(t *testing.T, s string) {
 		line := encode(map[string]string{"text": s, s: ""})
 		if bytes.ContainsAny(line[:len(line)-1], "\n\r\v\f\u2028\u2029\u0085") || !utf8.Valid(line) {

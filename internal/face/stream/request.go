@@ -140,10 +140,11 @@ func (r *request) take(name string, value []byte) (expects string) {
 		expects = "a text that is not empty"
 	case "session_id":
 		r.session, ok = text1(value)
-		expects = "a string"
+		ok = ok && len(r.session) <= maxID
+		expects = "the id of a session"
 	case "conversation":
 		r.talk, ok = text1(value)
-		ok = ok && r.talk != ""
+		ok = ok && r.talk != "" && len(r.talk) <= maxID
 		expects = "the id of a conversation"
 	case "signal":
 		r.signal, ok = text1(value)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"sync"
 	"time"
 
@@ -15,9 +16,15 @@ import (
 	"github.com/belayhq/belay/tool"
 )
 
-// maxBeside bounds the requests that are carried out beside others: those that wait for
-// a process or a disk. With more the client waits.
-const maxBeside = 16
+const (
+	// maxBeside bounds the requests that are carried out at once beside others: those that
+	// wait for a process or a disk. Up to maxQueued more wait for their turn.
+	maxBeside = 16
+	maxQueued = 1024
+	// chance is how long they may go on after the end of the input, so that a request
+	// that is piped in gets its answer.
+	chance = 200 * time.Millisecond
+)
 
 // RPC is the host for another program: requests come from in and events go to out, one
 // JSON object a line both ways. It returns when in has ended, a shutdown was asked for,
@@ -49,8 +56,7 @@ type host struct {
 	config    Config
 	out       *outbox
 	questions *questions
-	beside    sync.WaitGroup
-	slots     chan struct{}
+	beside    aside
 	calls     int // of tools by the client, so that each has an id of its own
 
 	// accepting is held while a text is handed over and answered, so that its response
@@ -108,7 +114,6 @@ func (h *host) reply(id json.RawMessage, result any, f *fault) {
 
 // serve takes requests until the end.
 func (h *host) serve(ctx context.Context, in io.ReadCloser) error {
-	h.slots = make(chan struct{}, maxBeside)
 	serving, stop := context.WithCancel(ctx) // of what is carried out beside
 	defer stop()
 	type input struct {
@@ -137,6 +142,9 @@ func (h *host) serve(ctx context.Context, in io.ReadCloser) error {
 		}
 	}()
 
+	// A signal, and a reader who left, do not wait for a request that is being carried out.
+	defer h.closeEarly(ctx)()
+
 	var last json.RawMessage // the id of a shutdown, which is answered when all has ended
 	for going := true; going; {
 		select {
@@ -164,11 +172,14 @@ func (h *host) serve(ctx context.Context, in io.ReadCloser) error {
 			}
 		}
 	}
+	if ctx.Err() == nil {
+		h.beside.wait(chance)
+	}
 	h.questions.close()
 	defer h.out.Hurry()()
 	stop()
 	err := h.current().Close()
-	h.beside.Wait()
+	h.beside.wait(math.MaxInt64) // cancelled, and bounded by the end of the suite
 	if last != nil {
 		var f *fault
 		if err != nil {
@@ -199,7 +210,7 @@ func (h *host) handle(ctx context.Context, r request) {
 		over()
 		say(map[string]any{"queued": append([]string{}, queued...)}, nil)
 	case "messages":
-		h.aside(func() { say(messages(talk, r.from, r.limit)) })
+		h.carryOut(say, func() { say(messages(talk, r.from, r.limit)) })
 	case "processes":
 		h.call(ctx, talk, say, "exec_list", map[string]any{})
 	case "output":
@@ -242,13 +253,92 @@ func (h *host) accept(r request, to func(string) error) {
 	h.reply(r.id, nil, refusal(to(r.text)))
 }
 
-// aside carries out what may take its time beside other requests.
-func (h *host) aside(do func()) {
-	h.slots <- struct{}{}
-	h.beside.Go(func() {
-		defer func() { <-h.slots }()
-		do()
-	})
+// closeEarly closes the conversation as soon as ctx is done or the reader has left. stop ends the
+// watch, and waits for it.
+func (h *host) closeEarly(ctx context.Context) (stop func()) {
+	over, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		select {
+		case <-over:
+			return
+		case <-ctx.Done():
+		case <-h.out.broken:
+		}
+		h.questions.close()
+		defer h.out.Hurry()()
+		_ = h.current().Close() // is told by the one who closes it again
+	}()
+	return func() { close(over); <-ended }
+}
+
+// An aside carries out what may take its time, beside other requests and in no order.
+type aside struct {
+	mu      sync.Mutex
+	running int
+	queue   []func()
+	idle    chan struct{} // closed when nothing runs; nil while nobody waits for it
+}
+
+// do is false where too many wait already.
+func (a *aside) do(what func()) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case a.running < maxBeside:
+		a.running++
+		go a.work(what)
+	case len(a.queue) < maxQueued:
+		a.queue = append(a.queue, what)
+	default:
+		return false
+	}
+	return true
+}
+
+func (a *aside) work(what func()) {
+	for {
+		what()
+		a.mu.Lock()
+		if len(a.queue) == 0 {
+			if a.running--; a.running == 0 && a.idle != nil {
+				close(a.idle)
+				a.idle = nil
+			}
+			a.mu.Unlock()
+			return
+		}
+		what = a.queue[0]
+		a.queue = a.queue[1:]
+		a.mu.Unlock()
+	}
+}
+
+// wait waits until nothing runs, at most that long.
+func (a *aside) wait(most time.Duration) {
+	a.mu.Lock()
+	if a.running == 0 {
+		a.mu.Unlock()
+		return
+	}
+	if a.idle == nil {
+		a.idle = make(chan struct{})
+	}
+	idle := a.idle
+	a.mu.Unlock()
+	timer := time.NewTimer(most)
+	defer timer.Stop()
+	select {
+	case <-idle:
+	case <-timer.C:
+	}
+}
+
+// carryOut does what a request asks for, and refuses it where too many wait.
+func (h *host) carryOut(say func(any, *fault), what func()) {
+	if !h.beside.do(what) {
+		say(nil, faultf("limit", "%d requests wait already", maxQueued))
+	}
 }
 
 // call makes a call of a tool for the client. It is none of the model's: nothing of it
@@ -261,7 +351,7 @@ func (h *host) call(ctx context.Context, talk *Talk, say func(any, *fault), name
 	}
 	h.calls++
 	id := fmt.Sprintf("client_%d", h.calls)
-	h.aside(func() {
+	h.carryOut(say, func() {
 		result, err := talk.Suite.Call(ctx, coding.Caller{}, tool.Call{ID: id, Name: name, Args: raw})
 		var e *tool.Error
 		if errors.As(err, &e) {
