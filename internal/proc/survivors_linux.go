@@ -169,10 +169,12 @@ type census struct {
 // missed after some walks is a process that each time forked and ended between two system calls of
 // ours; that is not waited for.
 func (c *census) take(last int, counted bool) ([]*member, error) {
-	const rounds, walks = 50, 20
+	const rounds, fewRounds, walks = 50, 4, 20
 	began := time.Now()
-	for range rounds {
-		if time.Since(began) > lookTime { // a machine that forks without pause: then the list is what was seen
+	for n := range rounds {
+		// A machine that forks without pause: then the list is what was seen. But where we only get no processor
+		// time has passed without a look.
+		if n >= fewRounds && time.Since(began) > lookTime {
 			break
 		}
 		c.fresh = false
