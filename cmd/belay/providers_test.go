@@ -20,9 +20,10 @@ import (
 
 // A say is what the model of a test answers to one request.
 type say struct {
-	want  []string // regular expressions on all texts of the request
-	text  string
-	calls []ask
+	want   []string // regular expressions on all texts of the request
+	reject []string // and some that must match nowhere in it
+	text   string
+	calls  []ask
 }
 
 type ask struct{ name, args string }
@@ -198,6 +199,12 @@ func serveVendor(t *testing.T, v vendor, steps []say) *vendorServer {
 			}
 			if len(found) > 1 {
 				taken = found[1]
+			}
+		}
+		for _, no := range step.reject {
+			if regexp.MustCompile(no).MatchString(all.String()) {
+				fault("request %d has %s", s.n, no)
+				return
 			}
 		}
 		for i := range step.calls {
