@@ -24,7 +24,7 @@ func (t *Tree) Dir(name string) (*Dir, error) {
 		return nil, workDirError(name, err)
 	}
 	defer p.close()
-	if p.info == nil {
+	if p.info == nil || removed(p.info) {
 		return nil, &Error{Reason: WorkDir, Path: name, What: "missing"}
 	}
 	if !p.info.IsDir() {
@@ -93,6 +93,9 @@ func (d *Dir) File() *os.File { return d.f }
 // it right before a start. Where processes are started by path it compares the absolute path too.
 func (d *Dir) Recheck() error {
 	if d.f == d.t.dir { // the root is what is held
+		if now, err := d.t.root.Lstat("."); err != nil || removed(now) {
+			return &Error{Reason: WorkDir, Path: d.name, What: "missing", cause: err}
+		}
 		return recheckPath(d)
 	}
 	p, err := d.t.walk(d.name, toEnter, false)

@@ -70,6 +70,12 @@ func systemWord(err error) string {
 // passing tells whether a failed rename can work a moment later; here none can.
 func passing(error) bool { return false }
 
+// removed tells whether a directory that is still held has no name any more.
+func removed(dir os.FileInfo) bool {
+	st, ok := dir.Sys().(*syscall.Stat_t)
+	return ok && st.Nlink == 0
+}
+
 // mayEnter tells whether a process could make dir its working directory.
 func mayEnter(dir *os.File) bool {
 	return unix.Faccessat(int(dir.Fd()), ".", unix.X_OK, unix.AT_EACCESS) == nil

@@ -435,3 +435,23 @@ func TestDirRecheck_S1(t *testing.T) {
 		})
 	}
 }
+
+// S1: nothing starts in a root that was removed, also where a new one has its name.
+func TestRemovedRoot_S1(t *testing.T) {
+	t.Parallel()
+	if !movesInUse {
+		t.Skip("a directory that is held cannot be removed here")
+	}
+	w := newWorld(t, Options{})
+	d, err := w.t.Dir(".")
+	must(t, err)
+	defer d.Close()
+	must(t, d.Recheck())
+	must(t, os.RemoveAll(w.in))
+	for range 2 {
+		wantReason(t, d.Recheck(), WorkDir)
+		_, err = w.t.Dir(".")
+		wantReason(t, err, WorkDir)
+		_ = os.Mkdir(w.in, 0o755)
+	}
+}
