@@ -2,8 +2,10 @@ package main
 
 import (
 	"errors"
+	"flag"
 	"os"
 	"os/exec"
+	"runtime"
 	"strconv"
 	"testing"
 
@@ -18,7 +20,21 @@ func TestMain(m *testing.M) {
 	if len(os.Args) == 2 && os.Args[1] == "keeper" {
 		os.Exit(cli.Main())
 	}
-	testscript.Main(m, map[string]func(){"belay": func() { os.Exit(cli.Main()) }})
+	testscript.Main(crowd{m}, map[string]func(){"belay": func() { os.Exit(cli.Main()) }})
+}
+
+// A crowd of tests waits more than it works, for processes and for time to pass: more of them
+// run at once than there are processors.
+type crowd struct{ *testing.M }
+
+func (c crowd) Run() int {
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given {
+		_ = flag.Set("test.parallel", strconv.Itoa(4*runtime.GOMAXPROCS(0)))
+	}
+	return c.M.Run()
 }
 
 // TestScripts runs belay as a user would. The scripts name the requirements that
