@@ -4,7 +4,6 @@ package main
 
 import (
 	"bytes"
-	"fmt"
 	"os"
 	"os/exec"
 	"strings"
@@ -94,7 +93,7 @@ func (x *onscreen) ends(code int) {
 		x.t.Error("somebody else has the terminal")
 	}
 	s := strings.NewReplacer("\x1b[?2004h", "", "\x1b[?2004l", "").Replace(x.screen())
-	if strings.ContainsAny(s, "\x1b\x9b\u202e\x07") {
+	if strings.ContainsAny(s, "\x1b\u009b\u202e\x07") {
 		x.t.Errorf("something else acts on the terminal:\n%q", s)
 	}
 	if strings.Contains(s, "goroutine") {
@@ -224,7 +223,7 @@ func TestTerminalConversations_D1_D9(t *testing.T) {
 	x.await("both lines")
 	x.types(endOfFile)
 	x.ends(0)
-	x.await(fmt.Sprint("belay -r "))
+	x.await("belay -r ")
 }
 
 // A signal from outside ends it with its code, and gives the terminal back.

@@ -98,7 +98,6 @@ type client struct {
 	t     *testing.T
 	in    *io.PipeWriter
 	lines chan map[string]any // closed at the end of the output
-	raw   chan string
 	ended chan error
 	stop  context.CancelFunc
 
