@@ -24,8 +24,8 @@ type conversation struct {
 	n      int // of the requests so far
 }
 
-// converse begins one. The vendor is one of the three, by the name of the test.
-func converse(t *testing.T, steps []say) *conversation {
+// inRPC begins one. The vendor is one of the three, by the name of the test.
+func inRPC(t *testing.T, steps []say) *conversation {
 	t.Helper()
 	v := vendors[len(t.Name())%len(vendors)]
 	c := &conversation{t: t, cmd: built(t, "rpc"), lines: make(chan map[string]any, 1000), server: serveVendor(t, v, steps)}
@@ -169,7 +169,7 @@ const (
 // D1, D10: the result of a background run wakes the idle model once, labelled as untrusted.
 func TestDelivery_D1_D10(t *testing.T) {
 	t.Parallel()
-	c := converse(t, []say{
+	c := inRPC(t, []say{
 		{calls: []ask{until(background)}},
 		{text: "It runs."},
 		{want: []string{"mode=background " + theMessage, itsFullText}, text: "It is in."},
@@ -190,7 +190,7 @@ func TestDelivery_D2(t *testing.T) {
 	t.Parallel()
 	t.Run("task", func(t *testing.T) {
 		t.Parallel()
-		c := converse(t, []say{{calls: []ask{until(background)}}, {text: "It runs."}, {text: "Something else."}})
+		c := inRPC(t, []say{{calls: []ask{until(background)}}, {text: "It runs."}, {text: "Something else."}})
 		c.prompt("go", "It runs.")
 		c.prompt("do something else", "Something else.")
 		c.await("type", "settled") // nothing is left that could wake it
@@ -203,7 +203,7 @@ func TestDelivery_D2(t *testing.T) {
 	})
 	t.Run("steer", func(t *testing.T) {
 		t.Parallel()
-		c := converse(t, []say{
+		c := inRPC(t, []say{
 			{calls: []ask{until(background), {"shell", `{"argv":["sh","-c","touch begun; while ! test -e go; do sleep 0.02; done; sleep 0.3"]}`}}},
 			{want: []string{"to the left"}, reject: []string{"untrusted output"}, text: "I turn."},
 		})
@@ -216,7 +216,7 @@ func TestDelivery_D2(t *testing.T) {
 	})
 	t.Run("abort", func(t *testing.T) {
 		t.Parallel()
-		c := converse(t, []say{
+		c := inRPC(t, []say{
 			{calls: []ask{until(background), {"shell", `{"argv":["sh","-c","touch begun; exec sleep 300"]}`}}},
 			{want: []string{"uncertain", "go on"}, reject: []string{"untrusted output"}, text: "I go on."},
 		})
@@ -237,7 +237,7 @@ func TestDelivery_D3(t *testing.T) {
 	for _, form := range []string{background, `,"mode":"service"`, `,"completion_mode":"steer"`} {
 		t.Run(form[2:9]+form[len(form)-4:], func(t *testing.T) {
 			t.Parallel()
-			c := converse(t, []say{{calls: []ask{until(form)}}, {text: "It runs."}})
+			c := inRPC(t, []say{{calls: []ask{until(form)}}, {text: "It runs."}})
 			c.prompt("go", "It runs.")
 			c.do("kill", `"session_id":"`+c.session(false)+`"`)
 			c.quiet(2)
@@ -250,7 +250,7 @@ func TestDelivery_D4(t *testing.T) {
 	t.Parallel()
 	t.Run("exit 0", func(t *testing.T) {
 		t.Parallel()
-		c := converse(t, []say{{calls: []ask{until(`,"mode":"service"`)}}, {text: "It serves."}})
+		c := inRPC(t, []say{{calls: []ask{until(`,"mode":"service"`)}}, {text: "It serves."}})
 		c.prompt("go", "It serves.")
 		c.file("go")
 		c.session(true)
@@ -258,7 +258,7 @@ func TestDelivery_D4(t *testing.T) {
 	})
 	t.Run("exit 3", func(t *testing.T) {
 		t.Parallel()
-		c := converse(t, []say{
+		c := inRPC(t, []say{
 			{calls: []ask{{"exec_command", `{"cmd":"while ! test -e go; do sleep 0.02; done; echo broken; exit 3","mode":"service","yield_time_ms":250}`}}},
 			{text: "It serves."},
 			{want: []string{`mode=service status=exited exit_code=3 `, "broken"}, text: "It broke."},
@@ -275,7 +275,7 @@ func TestDelivery_D5(t *testing.T) {
 	t.Parallel()
 	t.Run("seen by the model", func(t *testing.T) {
 		t.Parallel()
-		c := converse(t, []say{
+		c := inRPC(t, []say{
 			{calls: []ask{until(background)}},
 			{calls: []ask{{"exec_wait", `{"until":"any"}`}}},
 			{want: []string{"status=exited exit_code=0", "late-word"}, reject: []string{"untrusted output"}, text: "I saw it."},
@@ -288,7 +288,7 @@ func TestDelivery_D5(t *testing.T) {
 	})
 	t.Run("seen by the client", func(t *testing.T) {
 		t.Parallel()
-		c := converse(t, []say{{calls: []ask{until(background)}}, {text: "It runs."}, {want: []string{theMessage}, text: "It is in."}})
+		c := inRPC(t, []say{{calls: []ask{until(background)}}, {text: "It runs."}, {want: []string{theMessage}, text: "It is in."}})
 		c.prompt("go", "It runs.")
 		id := c.session(false)
 		c.file("go")
@@ -303,7 +303,7 @@ func TestDelivery_D5(t *testing.T) {
 // D6: notify_on_exit tells the facts, after the user's next message, and wakes nobody.
 func TestDelivery_D6(t *testing.T) {
 	t.Parallel()
-	c := converse(t, []say{
+	c := inRPC(t, []say{
 		{calls: []ask{until(`,"notify_on_exit":true`)}},
 		{text: "It runs."},
 		{want: []string{"and now", `status=exited exit_code=0 .*output_bytes=16`}, reject: []string{"late-word\\n"}, text: "It has ended."},
@@ -321,7 +321,7 @@ func TestDelivery_D7_D8(t *testing.T) {
 	t.Parallel()
 	t.Run("steer", func(t *testing.T) {
 		t.Parallel()
-		c := converse(t, []say{
+		c := inRPC(t, []say{
 			{calls: []ask{until(`,"completion_mode":"steer"`)}},
 			{calls: []ask{{"shell", `{"argv":["sh","-c","touch go; sleep 0.5"]}`}}},
 			{want: []string{theMessage, itsFullText}, text: "It came in between."},
@@ -331,7 +331,7 @@ func TestDelivery_D7_D8(t *testing.T) {
 	})
 	t.Run("followUp", func(t *testing.T) {
 		t.Parallel()
-		c := converse(t, []say{
+		c := inRPC(t, []say{
 			{calls: []ask{until(`,"completion_mode":"followUp"`)}},
 			{calls: []ask{{"shell", `{"argv":["sh","-c","touch go; sleep 0.5"]}`}}},
 			{reject: []string{"untrusted output"}, text: "I would stop."},
@@ -343,7 +343,7 @@ func TestDelivery_D7_D8(t *testing.T) {
 	})
 	t.Run("nextTurn", func(t *testing.T) {
 		t.Parallel()
-		c := converse(t, []say{
+		c := inRPC(t, []say{
 			{calls: []ask{until(`,"completion_mode":"nextTurn"`)}},
 			{text: "It runs."},
 			{want: []string{"and now", theMessage, itsFullText}, text: "It came with you."},
@@ -359,7 +359,7 @@ func TestDelivery_D7_D8(t *testing.T) {
 // D9: leaving a conversation, and the end, say nothing of the processes that they end.
 func TestDelivery_D9(t *testing.T) {
 	t.Parallel()
-	c := converse(t, []say{{calls: []ask{until(background)}}, {text: "It runs."}, {want: []string{"hello"}, reject: []string{"untrusted output", "It runs"}, text: "Hi."}})
+	c := inRPC(t, []say{{calls: []ask{until(background)}}, {text: "It runs."}, {want: []string{"hello"}, reject: []string{"untrusted output", "It runs"}, text: "Hi."}})
 	c.prompt("go", "It runs.")
 	c.do("new", "")
 	c.quiet(2)
