@@ -7,7 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/belayhq/belay/coding"
 	"github.com/belayhq/belay/internal/host/model"
+	"github.com/belayhq/belay/internal/host/model/scripted"
 	"github.com/belayhq/belay/internal/host/transcript"
 	"github.com/belayhq/belay/tool"
 )
@@ -195,7 +197,13 @@ func TestD2Disarm(t *testing.T) {
 		h := newHost(t, []m{start, {"text": "one"}})
 		h.prompt("start")
 		h.text("one")
+		if n := h.suite.Armed(); n != 1 {
+			t.Errorf("%d are armed", n)
+		}
 		h.Abort()
+		if n := h.suite.Armed(); n != 0 {
+			t.Errorf("%d are armed behind an abort", n)
+		}
 		h.settle()
 		quietly(h)
 		h.quiet(2)
@@ -250,6 +258,67 @@ func TestD2Disarm(t *testing.T) {
 		quietly(h)
 		h.quiet(4)
 	})
+}
+
+// D2: what was taken for a boundary, and a new direction came before it was put there, is
+// not put there; what is bound to no task waits for the next boundary.
+func TestD2BetweenTakeAndDelivery(t *testing.T) {
+	t.Parallel()
+	h := newHost(t, []m{calls(background("go", "echo fin"), call("exec_command", m{"cmd": after("go", "echo older"), "completion_mode": "steer", "yield_time_ms": 250})), {"text": "one"}})
+	h.Typing(true)
+	h.prompt("start")
+	h.text("one")
+	h.idle()
+	h.write("go", "")
+	h.ended(2)
+	ctx, cancel := context.WithCancel(context.Background())
+	r := &run{Agent: h.Agent, ctx: ctx, cancel: cancel, task: h.suite.Task()}
+	_, messages, err := r.take(coding.Idle)
+	if err != nil || len(messages) != 2 {
+		t.Fatalf("%v, %v", messages, err)
+	}
+	h.suite.NewTask()
+	if any, err := r.deliver(messages); any || err != nil || h.notices() != 0 {
+		t.Errorf("%v, %v, %d messages", any, err, h.notices())
+	}
+	if n := h.suite.Waiting(coding.Idle); n != 1 {
+		t.Errorf("%d wait", n)
+	}
+	r.task = h.suite.Task()
+	_, messages, _ = r.take(coding.Idle)
+	cancel() // an abort
+	if any, err := r.deliver(messages); any || err == nil || h.notices() != 0 || h.suite.Waiting(coding.Idle) != 1 {
+		t.Errorf("%v, %v", any, err)
+	}
+}
+
+// What was delivered takes no room any more: more than may wait at once can be delivered
+// one after the other, whole.
+func TestDeliveredGivesRoom(t *testing.T) {
+	t.Parallel()
+	const each = 100
+	var starts []m
+	for range each { // 100 of 45 KB: two times that are more than may wait
+		starts = append(starts, call("exec_command", m{"cmd": "yes 0123456789 | head -c 44000", "completion_mode": "steer", "yield_time_ms": 30000, "max_output_tokens": 11250}))
+	}
+	h := newHost(t, []m{calls(starts...), {"text": "some", "repeat": 1000}})
+	for round := 1; round <= 2; round++ {
+		if round == 2 {
+			h.model.Provider, _ = scripted.Parse(strings.NewReader(line(calls(starts...)) + line(m{"text": "some", "repeat": 1000})))
+		}
+		h.prompt("start")
+		if o := h.settle(); o.Err != nil {
+			t.Fatal(sentence(o.Err))
+		}
+		if n := h.notices(); n != each*round {
+			t.Errorf("%d messages", n)
+		}
+	}
+	for _, e := range h.entries() {
+		if e.Type == transcript.Notice && strings.Contains(e.Text, "omitted_bytes") {
+			t.Fatalf("%.200s", e.Text)
+		}
+	}
 }
 
 // makes is a call that makes a file.

@@ -84,16 +84,21 @@ func (r *recorder) news(n int) string {
 
 type option func(*Config, *coding.Config)
 
+// line is a step as a line of a script.
+func line(step m) string {
+	b, err := json.Marshal(step)
+	if err != nil {
+		panic(err)
+	}
+	return string(b) + "\n"
+}
+
 // newHost makes a host whose model says what the steps are.
 func newHost(t *testing.T, steps []m, options ...option) *host {
 	t.Helper()
 	var b strings.Builder
 	for _, s := range steps {
-		line, err := json.Marshal(s)
-		if err != nil {
-			t.Fatal(err)
-		}
-		b.Write(append(line, '\n'))
+		b.WriteString(line(s))
 	}
 	script, err := scripted.Parse(strings.NewReader(b.String()))
 	if err != nil {

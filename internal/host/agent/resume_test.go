@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -166,7 +167,8 @@ type summing struct {
 	limit    int
 	fail     error // of the summary
 	empty    bool
-	mute     bool // no usage
+	summary  string // in place of the usual one
+	mute     bool   // no usage
 	say      func(n int, r model.Request) model.Answer
 	requests int
 	sums     int
@@ -194,7 +196,7 @@ func (s *summing) Stream(_ context.Context, r model.Request, text func(string)) 
 		if s.empty {
 			return model.Answer{Stop: model.Done}, nil
 		}
-		return model.Answer{Text: fmt.Sprintf("summary %d", s.sums), Stop: model.Done, Usage: u}, nil
+		return model.Answer{Text: cmp.Or(s.summary, fmt.Sprintf("summary %d", s.sums)), Stop: model.Done, Usage: u}, nil
 	}
 	s.requests++
 	a := s.say(s.requests, r)
@@ -314,6 +316,16 @@ func TestCompaction(t *testing.T) {
 			next.again2()
 		})
 	}
+	t.Run("what is always there is over the bound", func(t *testing.T) {
+		t.Parallel()
+		s := &summing{say: reads(10), summary: strings.Repeat("s", 20_000)}
+		h := hostWith(t, s, func(c *Config, _ *coding.Config) { c.Context = 100 })
+		h.write("big", "small")
+		h.prompt("start")
+		if o := h.settle(); o.Err != nil || o.Text != "here" || s.sums > 4 {
+			t.Errorf("%+v, %d sums: one for each turn", o, s.sums)
+		}
+	})
 	t.Run("the task is longer than the context", func(t *testing.T) {
 		t.Parallel()
 		s := &summing{limit: 20_000, say: reads(0)}

@@ -129,6 +129,26 @@ func TestAbortAtEachStep(t *testing.T) {
 		close(free)
 		h.gone()
 	})
+	t.Run("the answer comes with the abort", func(t *testing.T) {
+		t.Parallel()
+		n, at := 0, make(chan struct{})
+		h := hostWith(t, provider(func(ctx context.Context, r model.Request, text func(string)) (model.Answer, error) {
+			if n++; n == 1 {
+				close(at)
+				<-ctx.Done()
+				return model.Answer{Stop: model.ToolUse, Calls: []model.Call{{ID: "c", Name: "shell", Args: `{"argv":["touch","P"]}`}}}, nil
+			}
+			return model.Answer{Text: "here", Stop: model.Done}, nil
+		}))
+		h.prompt("start")
+		<-at
+		h.soon(5 * time.Second)
+		h.is("transcript", h.line(), "user notice")
+		h.again()
+		if h.exists("P") {
+			t.Error("it ran")
+		}
+	})
 	t.Run("a command that ignores signals", func(t *testing.T) {
 		t.Parallel()
 		h := newHost(t, []m{calls(shell("trap '' INT TERM; touch up; sleep 30309; sleep 30309"), call("read", m{"path": "up"})), here})
@@ -582,5 +602,52 @@ func TestFaultInABatch(t *testing.T) {
 	}
 	if m := h.view(); m[3].Text != "b is done" || !m[2].Failed || !m[4].Failed {
 		t.Errorf("%+v", m)
+	}
+}
+
+// What waits for a deaf face is bounded, also behind an abort.
+func TestDeafFace(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	var mu sync.Mutex
+	told := 0
+	e := teller{tell: func(Event) { <-release; mu.Lock(); told++; mu.Unlock() }}
+	ctx, cancel := context.WithCancel(context.Background())
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for range 10_000 {
+			e.put(ctx, Event{Type: TextDelta, Text: "x"})
+		}
+	}()
+	time.Sleep(20 * time.Millisecond)
+	cancel()
+	<-stopped // it waits no longer
+	for range 10_000 {
+		e.put(ctx, Event{Type: ToolEnd})
+		e.now(Event{Type: Queue})
+	}
+	e.mu.Lock()
+	n, queues := len(e.queue), 0
+	for _, q := range e.queue {
+		if q.Type == Queue {
+			queues++
+		}
+	}
+	e.mu.Unlock()
+	if n > hardEvents || queues > 1 {
+		t.Errorf("%d events wait, %d of the queue", n, queues)
+	}
+	if e.flush() {
+		t.Error("all was told")
+	}
+	close(release)
+	if err := e.wait(context.Background()); err != nil {
+		t.Error(err)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if told < n || told > n+1 {
+		t.Errorf("%d of %d told", told, n)
 	}
 }
