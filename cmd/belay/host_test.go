@@ -162,6 +162,9 @@ func TestSignalsEndARun(t *testing.T) {
 			}
 			result := ""
 			for _, e := range h.transcript() {
+				if e["type"] == "assistant" && e["text"] == "never asked for" {
+					t.Error("the model was asked after the end")
+				}
 				if e["type"] == "result" && e["call_id"] == "c1" {
 					result = fmt.Sprint(e["kind"])
 				}
@@ -213,7 +216,11 @@ func TestTheReaderLeaves(t *testing.T) {
 			}
 			pid := h.pid("pid")
 			out.Close() // nothing is written for long
+			left := time.Now()
 			code := waitFor(t, run)
+			if took := time.Since(left); took > 10*time.Second {
+				t.Errorf("it took %s to notice", took)
+			}
 			if args[0] == "rpc" && code != 0 {
 				t.Errorf("exit code %d: %s", code, stderr.String())
 			}
