@@ -321,6 +321,23 @@ func TestDeliveredGivesRoom(t *testing.T) {
 	}
 }
 
+// P12: a default run makes no message, however it ends.
+func TestDefaultTellsNothing_P12(t *testing.T) {
+	t.Parallel()
+	start := func(rest string) m {
+		return call("exec_command", m{"cmd": after("go", rest), "yield_time_ms": 250})
+	}
+	h := newHost(t, []m{calls(start("echo fin"), start("exit 3"), start("kill -ABRT $$")), {"text": "one"}, {"text": "two", "reject": []string{"fin", "status="}}})
+	h.does2("start")
+	h.write("go", "")
+	h.ended(3)
+	h.quiet(2)
+	h.does("another")
+	if n := h.notices(); n != 0 {
+		t.Errorf("%d messages", n)
+	}
+}
+
 // makes is a call that makes a file.
 func makes(file string) m { return call("replace", m{"path": file, "content": "", "create": true}) }
 

@@ -461,6 +461,9 @@ func TestAnyOrder(t *testing.T) {
 			if len(told)+len(given) != len(accepted) {
 				t.Errorf("%d said, %d given, %d accepted", len(told), len(given), len(accepted))
 			}
+			if what := disorder(h.told()); what != "" {
+				t.Error(what)
+			}
 			var restored history
 			restored.restore(entries)
 			if a, b := shown(h.Messages()), shown(restored.messages); a != b {
@@ -468,6 +471,61 @@ func TestAnyOrder(t *testing.T) {
 			}
 		})
 	}
+}
+
+// disorder tells what is out of order in a stream of events: calls stand in turns and end
+// in them, words stand in turns, and nothing happens behind settled but a new beginning.
+func disorder(events []Event) string {
+	turn, settled := false, false
+	open := map[string]bool{}
+	for i, e := range events {
+		bad := func(what string) string { return fmt.Sprintf("event %d, %s: %s", i, e.Type, what) }
+		switch e.Type {
+		case TurnStart:
+			if turn {
+				return bad("in a turn")
+			}
+			turn = true
+		case TurnEnd:
+			if !turn || len(open) > 0 {
+				return bad("no turn, or calls that go on")
+			}
+			turn = false
+		case ToolStart:
+			if !turn || open[e.CallID] {
+				return bad("no turn, or twice")
+			}
+			open[e.CallID] = true
+		case ToolEnd:
+			if !open[e.CallID] || e.Kind == "" {
+				return bad("not started")
+			}
+			delete(open, e.CallID)
+		case TextDelta:
+			if !turn {
+				return bad("no turn")
+			}
+		case Said:
+			if turn != (e.Role == model.Assistant) {
+				return bad("of " + string(e.Role))
+			}
+		case Noticed, Failed:
+			if turn {
+				return bad("in a turn")
+			}
+		case Settled:
+			if turn { // twice it may be: behind a prompt that was given back
+				return bad("in a turn")
+			}
+		}
+		if e.Type != Queue {
+			settled = e.Type == Settled
+		}
+	}
+	if turn || !settled {
+		return "it does not end settled"
+	}
+	return ""
 }
 
 func shown(msgs []model.Message) string {

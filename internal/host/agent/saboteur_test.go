@@ -628,15 +628,18 @@ func TestDeafFace(t *testing.T) {
 		e.now(Event{Type: Queue})
 	}
 	e.mu.Lock()
-	n, queues := len(e.queue), 0
+	n, queues, words := len(e.queue), 0, 0
 	for _, q := range e.queue {
-		if q.Type == Queue {
+		switch q.Type {
+		case Queue:
 			queues++
+		case TextDelta:
+			words++
 		}
 	}
 	e.mu.Unlock()
-	if n > hardEvents || queues > 1 {
-		t.Errorf("%d events wait, %d of the queue", n, queues)
+	if n > hardEvents || queues > 1 || words > maxEvents {
+		t.Errorf("%d events wait, %d of the queue, %d of words", n, queues, words)
 	}
 	if e.flush() {
 		t.Error("all was told")
