@@ -224,6 +224,17 @@ func TestTerminalConversations_D1_D9(t *testing.T) {
 	x.types(endOfFile)
 	x.ends(0)
 	x.await("belay -r ")
+
+	// It goes on where it was.
+	again := h.onTerminal(`{"expect":["once more"],"text":"gladly"}`, "-c")
+	again.await("> one")
+	again.await("both lines")
+	again.types("once\x1b\rmore") // Alt-Enter
+	again.await("once⏎more")
+	again.types("\x7f\x7f\x7f\x7f\x7f more\r")
+	again.await("gladly")
+	again.types(endOfFile)
+	again.ends(0)
 }
 
 // A signal from outside ends it with its code, and gives the terminal back.

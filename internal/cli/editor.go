@@ -154,6 +154,10 @@ func (e *editor) inSequence(b byte) act {
 	}
 	whole := string(e.sequence[1:])
 	e.sequence = nil
+	if (whole == "\r" || whole == "\n") && !e.pasting { // Alt-Enter
+		e.put('\n')
+		return actChanged
+	}
 	if n == 2 && b == esc { // ESC ESC
 		e.sequence = []byte{esc}
 		return actNone

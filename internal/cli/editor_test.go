@@ -34,6 +34,7 @@ func TestEditor(t *testing.T) {
 		"a\x1b[31mb\x1b]0":                "ab0|", // what no keyboard sends does nothing harmful
 		"a\x1b\x1b[Db":                    "b|a",
 		"a\x00\x02\x1ab":                  "ab|",
+		"a\x1b\rb":                        "a\nb|", // Alt-Enter
 		"a\tb":                            "a\tb|",
 		"\x1b[200~one\r\ntwo\rthree\nfour\x03\x1b[31m\x07\x1b[201~!": "one\ntwo\nthree\nfour!|",
 		"\x1b[200~\xc3\xbc\x1b[201~\x1b[D":                           "|\u00fc",

@@ -16,6 +16,7 @@ import (
 	"github.com/belayhq/belay/internal/face/stream"
 	"github.com/belayhq/belay/internal/host/agent"
 	"github.com/belayhq/belay/internal/host/model"
+	"github.com/belayhq/belay/internal/host/transcript"
 	"github.com/belayhq/belay/internal/termtext"
 	"github.com/belayhq/belay/tool"
 )
@@ -30,7 +31,7 @@ before its next step.
   /resume ID    the same, for one that is stored; see belay conversations
   /help  /quit
 
-Ctrl-C stops the model; without a task Ctrl-C twice, or Ctrl-D, ends belay.
+Alt-Enter begins another line. Ctrl-C stops the model; without a task Ctrl-C twice, or Ctrl-D, ends belay.
 A text that begins with a slash is sent with a blank in front of it.`
 
 // interactive is the plain form of a conversation on a terminal.
@@ -127,9 +128,7 @@ func (s *session) run(which stream.Which) error {
 		}
 	})
 	s.screen.line("belay " + version + " on " + inert(s.talk.Suite.Root()) + ", " + inert(s.held.text("model.provider")+"/"+s.held.text("model.name")) + "; /help says how")
-	for _, n := range s.talk.Notes {
-		s.screen.line("belay: " + n)
-	}
+	s.begun()
 	s.showInput()
 	for {
 		keys := s.keys
@@ -345,8 +344,40 @@ func (s *session) move(which stream.Which) {
 	s.working, s.aborting, s.calls, s.notices, s.usage = false, false, false, 0, model.Usage{}
 	s.mu.Unlock()
 	s.screen.line("belay: conversation " + s.talk.ID)
+	s.begun()
+}
+
+// maxShown bounds what is shown of the last words of a conversation, in bytes.
+const maxShown = 2000
+
+// begun tells what is to be known of the conversation that was opened, and how it stood.
+func (s *session) begun() {
 	for _, n := range s.talk.Notes {
 		s.screen.line("belay: " + n)
+	}
+	var last [2]string // of the user, and of the model
+	err := s.talk.Entries(func(e transcript.Entry) error {
+		switch {
+		case e.Hidden() || e.Text == "":
+		case e.Type == transcript.User:
+			last = [2]string{e.Text, ""}
+		case e.Type == transcript.Assistant:
+			last[1] = e.Text
+		}
+		return nil
+	})
+	if err != nil {
+		s.screen.line("belay: " + oneLine(err))
+	}
+	for i, mark := range []string{promptMark, ""} {
+		if last[i] == "" {
+			continue
+		}
+		text := string(termtext.Clean([]byte(last[i])))
+		if n := len(text) - maxShown; n > 0 {
+			text = "… " + strings.ToValidUTF8(text[n:], "")
+		}
+		s.screen.line(mark + strings.TrimRight(text, "\n"))
 	}
 }
 

@@ -165,6 +165,9 @@ func (h *host) carryOut(ctx context.Context, which stream.Which, task stream.Tas
 	case err != nil:
 		return err
 	}
+	if u := report.Usage; !asJSON && u.Input+u.Output > 0 {
+		fmt.Fprintf(h.err, "belay: %d tokens in, %d out\n", u.Input, u.Output)
+	}
 	if report.Waited {
 		fmt.Fprintf(h.err, "belay: --wait is over: what still ran in the background was ended\n")
 	}

@@ -197,7 +197,9 @@ func (h *host) handle(ctx context.Context, r request) {
 	switch r.kind {
 	case "hello":
 		h.questions.hello(r.ui)
-		say(h.config.hello(talk), nil)
+		about := h.config.hello(talk)
+		about.Type = ""
+		say(about, nil)
 	case "prompt":
 		h.accept(r, talk.Agent.Prompt)
 	case "steer":

@@ -29,8 +29,8 @@ func ready(t *testing.T, p *place) *client {
 	if h := c.event("hello"); h["protocol"] != 1.0 || h["version"] != "1.2.3" || h["root"] != p.root || h["conversation"] == "" {
 		t.Errorf("%v", h)
 	}
-	if _, code := c.do(`{"id":1,"type":"hello","ui":true}`); code != "" {
-		t.Error(code)
+	if r, code := c.do(`{"id":1,"type":"hello","ui":true}`); code != "" || r["type"] != nil || r["protocol"] != 1.0 || r["root"] != p.root {
+		t.Error(code, r)
 	}
 	if _, code := c.do(`{"id":2,"type":"prompt","text":"begin"}`); code != "" {
 		t.Error(code)

@@ -68,9 +68,9 @@ type Config struct {
 	Gone <-chan struct{}
 }
 
-// hello is the first event of a conversation.
+// hello is the first event of a conversation; without a type it is the result of a request.
 type hello struct {
-	Type         string `json:"type"`
+	Type         string `json:"type,omitempty"`
 	Protocol     int    `json:"protocol"`
 	Version      string `json:"version"`
 	Conversation string `json:"conversation"`
