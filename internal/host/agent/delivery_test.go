@@ -412,15 +412,15 @@ func TestD4Service(t *testing.T) {
 func TestD5Observed(t *testing.T) {
 	t.Parallel()
 	for name, observe := range map[string][]m{
-		"exec_wait":   {{"calls": []m{call("exec_wait", m{"timeout_ms": 30000, "session_ids": []string{"${id}"}})}, "take": m{"id": `session=(\w+)`}}},
-		"write_stdin": {{"calls": []m{call("write_stdin", m{"session_id": "${id}", "yield_time_ms": 30000})}, "take": m{"id": `session=(\w+)`}}},
+		"exec_wait":   {{"calls": []m{makes("go"), call("exec_wait", m{"timeout_ms": 30000, "session_ids": []string{"${id}"}})}, "take": m{"id": `session=(\w+)`}}},
+		"write_stdin": {{"calls": []m{makes("go"), call("write_stdin", m{"session_id": "${id}", "yield_time_ms": 30000})}, "take": m{"id": `session=(\w+)`}}},
 		"exec_output": {
-			{"calls": []m{barrier(".", 1)}, "take": m{"id": `session=(\w+)`}},
+			{"calls": []m{makes("go"), barrier("go", 1)}, "take": m{"id": `session=(\w+)`}},
 			calls(call("exec_output", m{"session_id": "${id}"}))},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			steps := append([]m{calls(call("exec_command", m{"cmd": "sleep 0.4; echo fin", "mode": "background", "yield_time_ms": 250}))}, observe...)
+			steps := append([]m{calls(background("go", "echo fin"))}, observe...)
 			h := newHost(t, append(steps, m{"text": "done", "expect": []string{"exited"}}))
 			if name == "exec_output" {
 				// Between the end and the observation is a boundary, where the message comes: so
