@@ -27,7 +27,13 @@ type onscreen struct {
 
 func (h *hosted) onTerminal(script string, args ...string) *onscreen {
 	h.t.Helper()
-	x := &onscreen{hosted: h, cmd: h.belay(script, args...), over: make(chan struct{})}
+	return h.withTerminal(h.belay(script, args...))
+}
+
+// withTerminal starts a program whose terminal is a new one, as are its streams that are not set.
+func (h *hosted) withTerminal(c *exec.Cmd) *onscreen {
+	h.t.Helper()
+	x := &onscreen{hosted: h, cmd: c, over: make(chan struct{})}
 	var err error
 	if x.master, err = pty.StartWithSize(x.cmd, &pty.Winsize{Cols: 80, Rows: 24}); err != nil {
 		h.t.Skip("no terminal: ", err)
@@ -275,4 +281,55 @@ func TestQuestionGoesWithItsProcess_P11(t *testing.T) {
 	x.await("It is gone.")
 	x.types(endOfFile)
 	x.ends(0)
+}
+
+// P9: run asks on the terminal that it was started from, wherever its output goes: yes sends, no is exit
+// 5, Ctrl-C at the question is that of the program. The output has nothing of the question.
+func TestRunAsksOnTheTerminal_P9(t *testing.T) {
+	t.Parallel()
+	script := `{"calls":[{"name":"exec_command","args":{"cmd":"cat > got","stdin":"open","yield_time_ms":250}}]}
+{"take":{"s":"session=([a-z0-9_]+)"},"calls":[{"name":"write_stdin","args":{"session_id":"${s}","chars":"sent\n","yield_time_ms":300}}]}
+{"text":"So it is."}
+`
+	for _, c := range []struct {
+		name, key string
+		code      int
+		got       string
+	}{
+		{"yes", "yes\r", 0, "sent\n"},
+		{"no", "no\r", 5, ""},
+		{"Ctrl-C", stop, 130, ""},
+	} {
+		for _, form := range []string{"print", "json"} {
+			t.Run(c.name+" "+form, func(t *testing.T) {
+				t.Parallel()
+				h := newHosted(t)
+				args := []string{"run", "go"}
+				if form == "json" {
+					args = []string{"run", "--json", "go"}
+				}
+				run := h.belay(script, args...)
+				out, err := os.Create(h.t.TempDir() + "/out")
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer out.Close()
+				run.Stdout = out
+				x := h.withTerminal(run)
+				if form == "print" {
+					x.await("belay: write_stdin") // what led to the question is above it
+				}
+				x.await("anything else is no: ")
+				x.types(c.key)
+				x.ends(c.code)
+				if b, _ := os.ReadFile(h.dir + "/got"); string(b) != c.got {
+					t.Errorf("the process got %q", b)
+				}
+				b, err := os.ReadFile(out.Name())
+				if err != nil || strings.Contains(string(b), "anything else") || form == "print" && c.code != 130 && string(b) != "So it is.\n" {
+					t.Errorf("%v, %q", err, b)
+				}
+			})
+		}
+	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/belayhq/belay/approve"
 	"github.com/belayhq/belay/internal/host/agent"
 	"github.com/belayhq/belay/internal/termtext"
+	"github.com/belayhq/belay/tool"
 )
 
 // A Task is one prompt that is carried out to its end.
@@ -40,8 +41,13 @@ type Report struct {
 // the error of the Write; in the last two the report says how far it came.
 func Print(ctx context.Context, c Config, t Task, out, progress io.Writer) (Report, error) {
 	p := &teller{out: progress, turn: newPhase()}
-	talk, err := c.Open(ctx, c.Which, Ears{p.tell, t.Asker, t.Notify})
-	if err != nil {
+	ears := Ears{Event: p.tell, Notify: t.Notify}
+	var talk *Talk // is set before anybody is asked
+	if t.Asker != nil {
+		ears.Asker = inTurn{t.Asker, p, func(ctx context.Context) { talk.Agent.Told(ctx) }}
+	}
+	var err error
+	if talk, err = c.Open(ctx, c.Which, ears); err != nil {
 		return Report{}, err
 	}
 	for _, n := range talk.Notes {
@@ -188,6 +194,23 @@ func (p *phase) now() (idle bool, changed <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.idle, p.changed
+}
+
+// inTurn asks behind what led to the question, and lets nothing be told while it stands: both
+// may be on one terminal.
+type inTurn struct {
+	approve.Asker
+	teller *teller
+	told   func(context.Context)
+}
+
+func (a inTurn) Ask(ctx context.Context, p tool.Prompt) (bool, error) {
+	soon, cancel := context.WithTimeout(ctx, behind)
+	a.told(soon)
+	cancel()
+	a.teller.mu.Lock()
+	defer a.teller.mu.Unlock()
+	return a.Asker.Ask(ctx, p)
 }
 
 // A teller tells what happens in words, one line for each thing. What ended the run is in the
