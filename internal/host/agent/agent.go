@@ -35,13 +35,14 @@
 //
 // # Leaving a conversation
 //
-// A face that goes on with another one (new, resume) calls Agent.Close, then Suite.Close,
-// which suppresses every message of the processes that it ends (D9), then
-// Transcript.Close; then it opens all three anew. A Suite must not outlive its
-// conversation: its processes belong to it.
+// A face that goes on with another one (new, resume), or ends, calls Agent.Stop, then
+// Suite.Close, which suppresses every message of the processes that it ends (D9) and gives
+// them a shorter grace than an abort does, then Agent.Close and Transcript.Close; then it
+// opens all three anew. A Suite must not outlive its conversation: its processes belong to
+// it.
 //
-// All methods of an Agent may be called at any time by any goroutine, but for Wait and
-// Close not from within its callbacks.
+// All methods of an Agent may be called at any time by any goroutine, but Abort, Wait and
+// Close not from within its callbacks, for which they wait.
 package agent
 
 import (
@@ -100,7 +101,8 @@ var (
 const (
 	// MaxText bounds a text of the user, in bytes.
 	MaxText = 8 << 20
-	// MaxQueued bounds how many texts of the user wait.
+	// MaxQueued bounds how many texts of the user wait. Together they have at most two
+	// times MaxText.
 	MaxQueued = 64
 	// MaxCalls bounds the calls of one answer. Those beyond are refused with the code
 	// limit.
@@ -219,7 +221,7 @@ func (a *Agent) Steer(text string) error {
 		a.prompt(text)
 		return nil
 	}
-	if len(a.steer)+len(a.followUp) >= MaxQueued {
+	if a.full(text) {
 		return ErrFull
 	}
 	a.steer = append(a.steer, valid(text))
@@ -240,7 +242,7 @@ func (a *Agent) FollowUp(text string) error {
 		a.prompt(text)
 		return nil
 	}
-	if len(a.steer)+len(a.followUp) >= MaxQueued {
+	if a.full(text) {
 		return ErrFull
 	}
 	a.followUp = append(a.followUp, valid(text))
@@ -258,6 +260,18 @@ func (a *Agent) acceptable(text string) error {
 		return ErrEmpty
 	}
 	return nil
+}
+
+// full tells whether a text has no room in the queues. a.mu is held.
+func (a *Agent) full(text string) bool {
+	n := len(text)
+	for _, s := range a.steer {
+		n += len(s)
+	}
+	for _, s := range a.followUp {
+		n += len(s)
+	}
+	return len(a.steer)+len(a.followUp) >= MaxQueued || n > 2*MaxText
 }
 
 // prompt begins a run. Texts that an error left in the queues come with it: steers before

@@ -254,13 +254,16 @@ func (t *teller) wait(ctx context.Context) error {
 	}
 }
 
-// patience is how long Close waits for one event to be told. A face that writes to a
-// client that does not read must not hold up the end of the program.
-const patience = 100 * time.Millisecond
+// patience is how long Close waits for one event to be told, and longest for all. A face
+// that writes to a client that does not read must not hold up the end of the program.
+const (
+	patience = 100 * time.Millisecond
+	longest  = time.Second
+)
 
 // flush waits as long as the face takes events.
 func (t *teller) flush() bool {
-	for {
+	for end := time.Now().Add(longest); ; {
 		t.mu.Lock()
 		before := t.told
 		t.mu.Unlock()
@@ -271,7 +274,7 @@ func (t *teller) flush() bool {
 			return true
 		}
 		t.mu.Lock()
-		stuck := t.told == before
+		stuck := t.told == before || time.Now().After(end)
 		t.mu.Unlock()
 		if stuck {
 			return false

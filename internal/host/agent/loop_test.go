@@ -226,7 +226,7 @@ func TestQueues(t *testing.T) {
 // The queue of texts is bounded.
 func TestQueueIsBounded(t *testing.T) {
 	t.Parallel()
-	h := newHost(t, []m{{"hang": true}})
+	h := newHost(t, []m{{"hang": true, "repeat": 2}})
 	h.prompt("start")
 	n := 0
 	for ; n < 1000; n++ {
@@ -236,6 +236,14 @@ func TestQueueIsBounded(t *testing.T) {
 	}
 	if n != MaxQueued || h.FollowUp("x") != ErrFull {
 		t.Errorf("%d", n)
+	}
+	h.Abort()
+	large := strings.Repeat("x", MaxText)
+	h.prompt("start")
+	for n, want := range []error{nil, nil, ErrFull} {
+		if err := h.FollowUp(large); err != want {
+			t.Errorf("%d: %v", n, err)
+		}
 	}
 	h.Abort()
 }
