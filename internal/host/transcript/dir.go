@@ -221,7 +221,7 @@ func (d *Dir) List() ([]Info, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, wrap(err, "")
+		return nil, unmade(wrap(err, ""))
 	}
 	var list []Info
 	for _, e := range entries {

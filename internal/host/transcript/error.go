@@ -110,3 +110,13 @@ func wrap(err error, id string) error {
 	}
 	return e
 }
+
+// unmade is an error about a folder that cannot be made or listed: no conversation was looked
+// for that could be missing.
+func unmade(err error) error {
+	var e *Error
+	if errors.As(err, &e) && e.Reason == NotFound {
+		return &Error{Reason: IO, Conversation: e.Conversation}
+	}
+	return err
+}

@@ -209,7 +209,7 @@ func (t *Transcript) append(e Entry) error {
 	}
 	if t.file == nil {
 		if err := t.begin(); err != nil {
-			return t.wrap(err)
+			return unmade(t.wrap(err))
 		}
 	}
 	line, sum, err := encode(e, t.sum)

@@ -499,3 +499,53 @@ func TestReaderStops(t *testing.T) {
 	}
 	resume(t, d, id)
 }
+
+// Where the folder cannot be made, that is what is said.
+func TestNoFolder(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "file")
+	must(t, os.WriteFile(file, nil, 0o600))
+	d := In(filepath.Join(file, "conversations"))
+	tr := d.New("/")
+	if err := tr.Append(Entry{Type: User, Text: "x"}); reasonOf(err) != IO {
+		t.Error(err)
+	}
+	must(t, tr.Close())
+	if _, err := d.List(); reasonOf(err) != IO {
+		t.Error(err)
+	}
+}
+
+// A conversation is read while it is written, without a lock, and without what a crash left of a line.
+func TestReadWhileWritten(t *testing.T) {
+	t.Parallel()
+	d := folder(t)
+	tr := d.New("/")
+	defer tr.Close()
+	if err := d.Read(tr.ID(), none); reasonOf(err) != NotFound { // nothing was said
+		t.Error(err)
+	}
+	must(t, tr.Append(Entry{Type: User, Text: "one"}))
+	must(t, tr.Append(Hide(Entry{Type: Notice, Text: "two"})))
+	got := ""
+	each := func(e Entry) error { got += fmt.Sprint(e.Text, e.Hidden(), " "); return nil }
+	must(t, d.Read(tr.ID(), each))
+	if got != "onefalse twotrue " {
+		t.Error(got)
+	}
+	f, err := os.OpenFile(d.Path(tr.ID()), os.O_WRONLY|os.O_APPEND, 0)
+	must(t, err)
+	f.WriteString(`{"type":"user","text":"thr`)
+	f.Close()
+	got = ""
+	if must(t, d.Read(tr.ID(), each)); got != "onefalse twotrue " {
+		t.Error(got)
+	}
+	stop := errors.New("stop")
+	if err := d.Read(tr.ID(), func(Entry) error { return stop }); err != stop {
+		t.Error(err)
+	}
+	if err := d.Read("../../etc/passwd", none); reasonOf(err) != NotFound {
+		t.Error(err)
+	}
+}
