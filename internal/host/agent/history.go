@@ -13,7 +13,7 @@ import (
 )
 
 // resumedText tells the model what a resumed conversation has lost (B6).
-const resumedText = "belay: this conversation was resumed. Every process of before has ended, and its session is gone. Files may have changed since: read before you write."
+const resumedText = "belay: this conversation was resumed. No process of before can be reached any more. Files may have changed since: read before you write."
 
 // interruptedText tells the model why its work stops in the middle.
 const interruptedText = "belay: the user interrupted here. What was under way was stopped."
