@@ -31,7 +31,7 @@ var floors = [][]string{
 	3: {"internal/border", "internal/filetool", "internal/proctool", "internal/dispatch"},
 	4: {"coding"},
 	5: {"internal/host/model", "internal/host/model/openai", "internal/host/model/anthropic", "internal/host/model/scripted",
-		"internal/host/transcript", "internal/host/agent"},
+		"internal/host/transcript", "internal/host/agent", "internal/host/models"},
 	6: {"internal/face/mcp", "internal/face/tui", "internal/face/stream"},
 	7: {"internal/cli"},
 	8: {"cmd/belay"},
@@ -47,6 +47,8 @@ var besides = map[string][]string{
 	"internal/host/model/anthropic": {"internal/host/model"},
 	"internal/host/model/scripted":  {"internal/host/model"},
 	"internal/host/agent":           {"internal/host/model", "internal/host/transcript"},
+	"internal/host/models": {"internal/host/model", "internal/host/model/openai", "internal/host/model/anthropic",
+		"internal/host/model/scripted"},
 }
 
 // onlyHere names what has one home. An import covers the packages below it; a use is

@@ -5,6 +5,7 @@ import (
 	"os"
 
 	"github.com/belayhq/belay/internal/cli"
+	"github.com/belayhq/belay/internal/host/models"
 )
 
-func main() { os.Exit(cli.Main()) }
+func main() { os.Exit(cli.Main(models.New)) }

@@ -12,15 +12,16 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/belayhq/belay/internal/cli"
+	"github.com/belayhq/belay/internal/host/models"
 )
 
 // The test binary is belay itself when it is called by that name, so the scripts
 // run the real program; as a keeper belay is started by its path.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 2 && os.Args[1] == "keeper" {
-		os.Exit(cli.Main())
+		os.Exit(cli.Main(models.New))
 	}
-	testscript.Main(crowd{m}, map[string]func(){"belay": func() { os.Exit(cli.Main()) }})
+	testscript.Main(crowd{m}, map[string]func(){"belay": func() { os.Exit(cli.Main(models.New)) }})
 }
 
 // A crowd of tests waits more than it works, for processes and for time to pass: more of them

@@ -20,6 +20,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/belayhq/belay/coding"
+	"github.com/belayhq/belay/internal/host/model"
 	"github.com/belayhq/belay/tool"
 )
 
@@ -60,6 +61,7 @@ type program struct {
 	environ  []string
 	getenv   func(string) string
 	root     string // --root
+	models   Models
 
 	pinged sync.Once // one attempt a start, however many suites it opens
 
@@ -71,13 +73,18 @@ type program struct {
 // looked at before anything else is made: a keeper has to be there at once.
 const keeperCommand = "keeper"
 
+// Models makes the model of a provider, or says what has to be set for it. It is handed in, so
+// that only the program itself is linked with the vendors' libraries: whatever else uses
+// this package, such as its own tests, is built without them.
+type Models func(provider, name, baseURL string, getenv func(string) string) (model.Provider, error)
+
 // Main runs the program and gives its exit code.
-func Main() int {
+func Main(models Models) int {
 	if len(os.Args) == 2 && os.Args[1] == keeperCommand {
 		coding.RunKeeper(os.Stdin)
 		return 0
 	}
-	p := &program{in: os.Stdin, out: os.Stdout, err: os.Stderr, environ: os.Environ(), getenv: os.Getenv}
+	p := &program{in: os.Stdin, out: os.Stdout, err: os.Stderr, environ: os.Environ(), getenv: os.Getenv, models: models}
 	// The reader of standard output may leave (belay tools | head): that is an
 	// error of a write like any other, not the end by SIGPIPE in mid-work. It is
 	// caught, not ignored: what is ignored would be ignored by the children too.

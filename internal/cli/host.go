@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"runtime/debug"
 	"time"
@@ -16,9 +15,6 @@ import (
 	"github.com/belayhq/belay/internal/face/stream"
 	"github.com/belayhq/belay/internal/host/agent"
 	"github.com/belayhq/belay/internal/host/model"
-	"github.com/belayhq/belay/internal/host/model/anthropic"
-	"github.com/belayhq/belay/internal/host/model/openai"
-	"github.com/belayhq/belay/internal/host/model/scripted"
 	"github.com/belayhq/belay/internal/host/transcript"
 )
 
@@ -129,31 +125,7 @@ func (p *program) provider(c *configuration) (model.Provider, error) {
 	if provider != c.files["model.provider"].v {
 		base = ""
 	}
-	switch provider {
-	case "scripted":
-		m, err := scripted.Open(name)
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-			return nil, fmt.Errorf("the script %s is not there", inert(name))
-		case err != nil:
-			return nil, fmt.Errorf("the script %s cannot be used: %s", inert(name), oneLine(err))
-		}
-		return m, nil
-	case "anthropic":
-		config := anthropic.Config{Model: name, BaseURL: base}.FromEnv(p.getenv)
-		if config.Check() != nil {
-			return nil, errors.New("the provider anthropic needs a key: set ANTHROPIC_API_KEY")
-		}
-		return anthropic.New(config), nil
-	}
-	config := openai.Config{Model: name, BaseURL: base}.FromEnv(p.getenv)
-	if config.Check() != nil {
-		return nil, fmt.Errorf("the provider %s needs a key: set OPENAI_API_KEY, or OPENAI_BASE_URL for a server that wants none", provider)
-	}
-	if provider == "openai-chat" {
-		return openai.NewChat(config), nil
-	}
-	return openai.NewResponses(config), nil
+	return p.models(provider, name, base, p.getenv)
 }
 
 // face is what the forms need. stop ends what it holds.
