@@ -261,7 +261,7 @@ const (
 	longest  = time.Second
 )
 
-// flush waits as long as the face takes events.
+// flush waits as long as the face takes events. It tells whether all were told.
 func (t *teller) flush() bool {
 	for end := time.Now().Add(longest); ; {
 		t.mu.Lock()
