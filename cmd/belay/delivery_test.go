@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // What belay tells of ends, by the real program, with real processes and a model behind HTTP. That
@@ -212,6 +213,58 @@ func TestDirectionsDisarm_D2(t *testing.T) {
 		k.asked("exec_command result").say("I go on.")
 		watch.wakes("assistant notice:watch").say("Done.")
 	})
+}
+
+// D2, D8: after an abort nothing wakes the model until the user speaks, not even what an abort does not
+// disarm.
+func TestAbortIsTheLastWord_D2_D8(t *testing.T) {
+	t.Parallel()
+	k := converse(t, "openai")
+	a, b, c := k.proc("A"), k.proc("B"), k.proc("C")
+	q := k.begin(a.start(steered, "exit 0"), b.start(followed, "exit 0"), c.background())
+	a.finish() // before the abort
+	k.do("abort")
+	k.left(q)
+	b.finish() // and behind it
+	c.finish()
+	time.Sleep(300 * time.Millisecond) // a wake comes 100 ms after an end; there is no event of none
+	if n := len(k.mind.requests); n > 0 {
+		t.Fatalf("%d requests behind the abort", n)
+	}
+	k.prompt("go on")
+	k.asked("user user notice:A").say("I would stop.") // the first is belay's, which tells of the abort
+	k.asked("assistant notice:B").say("They are in.")
+	k.await("settled")
+}
+
+// D9: a conversation that was left and is gone on with has each message once, where it was, and tells
+// of no process that ended with it.
+func TestResumedConversations_D9(t *testing.T) {
+	t.Parallel()
+	for _, v := range vendors {
+		t.Run(v.provider, func(t *testing.T) {
+			t.Parallel()
+			k := converse(t, v.provider)
+			a, b := k.proc("A"), k.proc("B")
+			k.begin(a.background(), b.background()).say("They run.")
+			a.wakes("assistant notice:A").say("One is in.")
+			first := k.await("hello")["conversation"]
+			k.find(0, "the answer", func(m map[string]any) bool { return m["text"] == "One is in." && m["type"] == "message" })
+			k.do("new")
+			b.waitDead()
+			k.do("resume", "conversation", first)
+			k.prompt("and the other?")
+			q := k.asked("assistant user user")
+			if !strings.HasPrefix(q.news[1].text, "belay: this conversation was resumed") {
+				t.Errorf("%q", q.news)
+			}
+			q.say("Its session is gone.")
+			k.await("settled")
+			if told := k.told(); !slices.Equal(told, []string{"A"}) {
+				t.Errorf("%v", told)
+			}
+		})
+	}
 }
 
 // forms are all that make a message.
