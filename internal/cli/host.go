@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime/debug"
 	"time"
 
@@ -146,7 +147,7 @@ func (h *host) open(_ context.Context, which stream.Which, ears stream.Ears) (ta
 		}
 	}()
 	talk = &stream.Talk{Suite: suite}
-	system, skipped, err := agent.System(suite.Root(), ".", suite.Definitions(), h.held.flag("project_text"))
+	system, skipped, err := agent.System(suite.Root(), workdir(suite.Root()), suite.Definitions(), h.held.flag("project_text"))
 	if err != nil {
 		return nil, err
 	}
@@ -201,6 +202,22 @@ func (h *host) open(_ context.Context, which stream.Which, ears stream.Ears) (ta
 		return closeTalk(talk.Agent, suite, kept)
 	}
 	return talk, nil
+}
+
+// workdir is where the user is, relative to the root, if that is inside of it: the project's text
+// of the folders on the way there is theirs.
+func workdir(root string) string {
+	here, err := os.Getwd()
+	if err == nil {
+		here, err = filepath.EvalSymlinks(here)
+	}
+	if err == nil {
+		here, err = filepath.Rel(root, here)
+	}
+	if err != nil || !filepath.IsLocal(here) {
+		return "."
+	}
+	return here
 }
 
 // closeTalk ends an agent, its processes and its transcript. The agent by itself would give a
