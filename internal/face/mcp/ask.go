@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -141,6 +142,7 @@ type question struct {
 	digest  [sha256.Size]byte
 	state   string
 	reply   chan bool // holds one
+	void    bool      // what it was about is gone; under the desk's mu
 }
 
 // Ask parks the call.
@@ -149,7 +151,13 @@ func (e *errand) Ask(ctx context.Context, p tool.Prompt) (bool, error) {
 	if !ok {
 		return false, approve.ErrUnavailable
 	}
-	defer e.desk.take(nonce)
+	defer func() {
+		if errors.Is(context.Cause(ctx), approve.ErrGone) {
+			e.desk.void(q) // the second request, which comes yet, is told so
+			return
+		}
+		e.desk.take(nonce)
+	}()
 	select {
 	case e.asked <- q:
 	case <-ctx.Done():
@@ -216,6 +224,9 @@ func (d *desk) park(ctx context.Context, e *errand, p tool.Prompt) (*question, n
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if len(d.parked) >= maxParked {
+		maps.DeleteFunc(d.parked, func(_ nonce, q *question) bool { return q.void })
+	}
+	if len(d.parked) >= maxParked {
 		return nil, n, false
 	}
 	d.parked[n] = q
@@ -236,6 +247,14 @@ func (d *desk) take(n nonce) *question {
 	q := d.parked[n]
 	delete(d.parked, n)
 	return q
+}
+
+// void leaves a question to be answered to nobody: the outcome of its call is known, and
+// waits for the second request as long as there is room.
+func (d *desk) void(q *question) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	q.void = true
 }
 
 // errForged is for a state that nobody here signed. That is no mistake of a model, and
