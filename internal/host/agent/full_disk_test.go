@@ -23,7 +23,7 @@ import (
 // files, which is a matter of the whole process.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
-	for _, at := range []string{"user", "assistant", "result", "notice"} {
+	for _, at := range []string{"user", "assistant", "result", "notice", "notice within a run", "notice at the stop"} {
 		t.Run(at, func(t *testing.T) {
 			t.Parallel()
 			if out := helperOutput(t, "full", t.TempDir(), at); out != "fine\n" {
@@ -74,6 +74,10 @@ func fullDisk(dir, at string) string {
 		"result":    `{"text":"one"}` + "\n{" + reads + "}\n" + `{"text":"two","expect":["(?s)^tool:\n.*xxx.*tool failed:\nnot_found.*user:\nagain\n$"]}`,
 		"notice": `{"text":"x","calls":[{"name":"exec_command","args":{"cmd":"while [ ! -e go ]; do sleep 0.02; done; head -c 9000 f","yield_time_ms":250,"completion_mode":"steer"}}]}` + "\n" +
 			`{"text":"one"}` + "\n" + `{"text":"two","expect":["(?s)^user:\nagain\n.*untrusted.*xxxx"]}`,
+		"notice within a run": `{"text":"one"}` + "\n" + `{"calls":[{"name":"exec_command","args":{"cmd":"sleep 0.4; head -c 9000 f","yield_time_ms":250,"completion_mode":"steer"}},{"name":"exec_command","args":{"cmd":"sleep 1"}}]}` + "\n" +
+			`{"text":"two","expect":["(?s)user:\nagain\n.*untrusted.*xxxx"]}`,
+		"notice at the stop": `{"text":"one"}` + "\n" + `{"calls":[{"name":"exec_command","args":{"cmd":"sleep 0.4; head -c 9000 f","yield_time_ms":250,"completion_mode":"steer"}}]}` + "\n" +
+			`{"text":"it runs","wait_ms":800}` + "\n" + `{"text":"two","expect":["(?s)user:\nagain\n.*untrusted.*xxxx"]}`,
 	}[at]
 	p, err := scripted.Parse(strings.NewReader(script))
 	if err != nil {
@@ -116,7 +120,7 @@ func fullDisk(dir, at string) string {
 		}
 	} else {
 		do("begin")
-		room(map[string]int{"user": 20, "assistant": 1000, "result": 2000}[at])
+		room(map[string]int{"user": 20, "assistant": 1000, "result": 2000, "notice within a run": 5000, "notice at the stop": 5000}[at])
 		do("lost")
 	}
 	o := a.Outcome()

@@ -218,11 +218,12 @@ func (r *run) all() (err error) {
 				return err
 			}
 		}
-		called, err := r.turn()
+		var called bool
+		called, err = r.turn()
 		if tooLong(err) && !summed {
 			summed = true
-			if e := r.sumUp(0); e != nil {
-				return e
+			if err = r.sumUp(0); err != nil {
+				return err
 			}
 			continue
 		}
