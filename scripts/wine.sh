@@ -182,6 +182,25 @@ if [ $# = 0 ]; then
 			sleep 0.2
 		done
 	)
+	# The host, with a scripted model.
+	cat >"$work/script.jsonl" <<'J'
+{"calls": [{"name": "shell", "args": {"argv": ["cmd", "/d", "/c", "echo from the host"]}}]}
+{"expect": ["status=exited exit_code=0", "from the host"], "text": "The host works."}
+J
+	export BELAY_MODEL=scripted/../script.jsonl
+	expect 0 "The host works." run go
+	expect 0 '"type":"settled"' run --json go
+	expect 0 "  go" conversations
+	expect 0 '"text":"The host works."' rpc -c < <(
+		printf '%s\n' '{"id":1,"type":"prompt","text":"go"}'
+		for _ in {1..100}; do
+			grep -q '"settled"' "$work/out" && break
+			sleep 0.2
+		done
+		printf '%s\n' '{"id":2,"type":"shutdown"}'
+	)
+	expect 2 "belay run" # no terminal
+	unset BELAY_MODEL
 	[ "$(cat "$work/root/sub/f")" = two ] && [ "$(ls -A "$work/root" "$work/root/sub" | tr '\n' ' ')" = "$work/root: sub  $work/root/sub: f " ] || {
 		echo "the tree is not what it has to be:"
 		ls -lAR "$work/root"
