@@ -129,6 +129,9 @@ func (t Task) carryOut(ctx context.Context, talk *Talk, turn *phase, o *outbox) 
 	return r, err
 }
 
+// look is how often it is looked whether a run that has said its last word is over.
+const look = 20 * time.Millisecond
+
 // settle waits until nothing is left to do, or what is left has had its time.
 func (t Task) settle(ctx context.Context, talk *Talk, turn *phase, r *Report) error {
 	settled, stop := context.WithCancel(ctx)
@@ -154,6 +157,10 @@ func (t Task) settle(ctx context.Context, talk *Talk, turn *phase, r *Report) er
 				left -= time.Since(since)
 			}
 		case <-over:
+			if talk.Agent.Busy() { // it sums up, or is about to say that it goes on
+				left = max(left-time.Since(since), look)
+				continue
+			}
 			stop()
 			<-done
 			r.Waited = true
@@ -162,10 +169,11 @@ func (t Task) settle(ctx context.Context, talk *Talk, turn *phase, r *Report) er
 	}
 }
 
-// A phase tells whether the model is at work.
+// A phase tells whether the model is at work. A turn that has calls is followed by another.
 type phase struct {
 	mu      sync.Mutex
 	idle    bool
+	calls   bool
 	changed chan struct{}
 }
 
@@ -178,9 +186,11 @@ func (p *phase) see(e agent.Event) {
 	idle := p.idle
 	switch e.Type {
 	case agent.TurnStart:
-		idle = false
+		idle, p.calls = false, false
+	case agent.ToolStart:
+		p.calls = true
 	case agent.TurnEnd:
-		idle = true
+		idle = !p.calls
 	}
 	if idle != p.idle {
 		p.idle = idle
