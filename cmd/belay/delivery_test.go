@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 )
@@ -37,7 +36,7 @@ func (p *proc) wakes(want string) *request {
 func (k *talk) begin(calls ...ask) *request {
 	k.t.Helper()
 	k.prompt("begin")
-	q := k.asked("user")
+	q := k.asked("user", "assistant user")
 	q.say("", calls...)
 	return k.asked(strings.TrimSpace(strings.Repeat("exec_command ", len(calls)) + strings.Repeat("result ", len(calls))))
 }
@@ -50,43 +49,57 @@ func TestBackgroundWakesOnce_D1(t *testing.T) {
 		t.Run(v.provider, func(t *testing.T) {
 			t.Parallel()
 			k := converse(t, v.provider)
-			a, b := k.proc("A"), k.proc("B")
 			k.do("hello", "ui", true)
-			q := k.begin(a.background(), b.start(`"stdin":"open","mode":"background"`, "read -r typed; exit 3"))
-			q.say("", b.use("write_stdin", `,"chars":"typed-by-the-model\n"`))
-			k.write(map[string]any{"type": "ui_response", "id": k.await("ui_request")["id"], "confirmed": true})
-			q = k.asked("write_stdin result")
-			if !strings.Contains(q.last("result"), "written_bytes=19") {
-				t.Errorf("%q", q.last("result"))
-			}
-			q.say("They run.")
-
-			// Both end while belay stands still: to it they have ended together.
-			k.cmd.Process.Signal(syscall.SIGSTOP)
-			a.release()
-			b.release()
-			k.cmd.Process.Signal(syscall.SIGCONT)
-			q = k.asked("assistant notice:A notice:B", "assistant notice:B notice:A")
-			for _, i := range q.news[1:] {
-				if !regexp.MustCompile(`^session=\S+ mode=background status=exited exit_code=[03] `).MatchString(i.text) || !regexp.MustCompile(`early-[AB]\nlate-[AB]\n$`).MatchString(i.text) {
-					t.Errorf("%q", i.text)
+			// On a machine that is busy enough the second end comes later than belay waits for more
+			// of them. Then each is told by itself, and it is tried again.
+			for round := 1; ; round++ {
+				if round > 4 {
+					t.Fatal("they never come together")
 				}
-				for _, no := range []string{"alive", "read -r", "typed"} {
-					if strings.Contains(i.text, no) {
-						t.Errorf("%s in %q", no, i.text)
+				a, b := k.proc(fmt.Sprint("A", round)), k.proc(fmt.Sprint("B", round))
+				q := k.begin(a.background(), b.start(`"stdin":"open","mode":"background"`, "read -r typed; sleep 0.03; exit 3"))
+				q.say("", b.use("write_stdin", `,"chars":"typed-by-the-model\n"`))
+				k.write(map[string]any{"type": "ui_response", "id": k.await("ui_request")["id"], "confirmed": true})
+				q = k.asked("write_stdin result")
+				if !strings.Contains(q.last("result"), "written_bytes=19") {
+					t.Errorf("%q", q.last("result"))
+				}
+				q.say("They run.")
+				k.said("They run.")
+
+				b.open("go-") // it ends 30 ms later
+				a.open("go-")
+				first, second := "assistant notice:"+a.name, "assistant notice:"+b.name
+				q = k.asked(first+" notice:"+b.name, second+" notice:"+a.name, first, second)
+				together := len(q.news) == 3
+				for _, i := range q.news[1:] {
+					if !regexp.MustCompile(`^session=\S+ mode=background status=exited exit_code=[03] `).MatchString(i.text) || !regexp.MustCompile(`early-[AB]\d\nlate-[AB]\d\n$`).MatchString(i.text) {
+						t.Errorf("%q", i.text)
+					}
+					for _, no := range []string{"alive", "read -r", "typed"} {
+						if strings.Contains(i.text, no) {
+							t.Errorf("%s in %q", no, i.text)
+						}
 					}
 				}
-			}
-			q.say("Both are in.")
-			k.await("settled")
-			hidden := 0
-			for _, m := range k.do("messages")["messages"].([]any) {
-				if m := m.(map[string]any); m["role"] == "notice" && m["display"] == false {
-					hidden++
+				if !together {
+					q.say("One is in.")
+					q = k.asked(first, second)
 				}
-			}
-			if told := k.told(); hidden != 2 || len(told) != 2 {
-				t.Errorf("%d hidden messages, events of %v", hidden, told)
+				q.say("Both are in.")
+				k.await("settled")
+				hidden := 0
+				for _, m := range k.do("messages")["messages"].([]any) {
+					if m := m.(map[string]any); m["role"] == "notice" && m["display"] == false {
+						hidden++
+					}
+				}
+				if told := k.told(); hidden != 2*round || len(told) != 2*round {
+					t.Errorf("%d hidden messages, events of %v", hidden, told)
+				}
+				if together {
+					break
+				}
 			}
 		})
 	}
@@ -249,7 +262,7 @@ func TestResumedConversations_D9(t *testing.T) {
 			k.begin(a.background(), b.background()).say("They run.")
 			a.wakes("assistant notice:A").say("One is in.")
 			first := k.await("hello")["conversation"]
-			k.find(0, "the answer", func(m map[string]any) bool { return m["text"] == "One is in." && m["type"] == "message" })
+			k.said("One is in.")
 			k.do("new")
 			b.waitDead()
 			k.do("resume", "conversation", first)

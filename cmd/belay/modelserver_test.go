@@ -296,6 +296,13 @@ func (k *talk) await(kind string) map[string]any {
 	return m
 }
 
+// said waits until an answer of the model is in the transcript.
+func (k *talk) said(text string) {
+	k.t.Helper()
+	_, at := k.find(k.seen, text, func(m map[string]any) bool { return m["type"] == "message" && m["text"] == text })
+	k.seen = at
+}
+
 // send makes a request, and done gives its result, which has to be one.
 func (k *talk) send(kind string, members ...any) (id int) {
 	k.t.Helper()
