@@ -54,7 +54,7 @@ func (p *program) interactive(c *cobra.Command, talk talkFlags) error {
 	if err != nil {
 		return errors.New("the terminal cannot be used: " + oneLine(err))
 	}
-	s := &session{host: h, ctx: c.Context(), console: keyboard, screen: newDisplay(keyboard), keys: make(chan byte)}
+	s := &session{host: h, ctx: c.Context(), console: keyboard, screen: newDisplay(keyboard), keys: make(chan byte), changed: make(chan struct{}, 1)}
 	defer s.close()
 	h.say = s.screen.line
 	return s.run(which)
@@ -74,14 +74,16 @@ type session struct {
 	// leaving is true after a Ctrl-C that had nothing to stop: the next one ends belay.
 	leaving bool
 
-	mu     sync.Mutex
-	answer termtext.Cleaner
-	calls  bool // the turn has some, so another one follows
-	working,
-	aborting bool
-	notices int
-	usage   model.Usage
-	dialogs atomic.Int32
+	answer termtext.Cleaner // of the agent's goroutine
+
+	mu       sync.Mutex
+	calls    bool // the turn has some, so another one follows
+	working  bool // a run is on, as far as the events tell
+	aborting bool // Ctrl-C is being carried out
+	notices  int
+	usage    model.Usage // since the agent was settled last
+
+	dialogs atomic.Int32  // that have the keys
 	changed chan struct{} // one slot: the input row may have to be shown or taken away
 }
 
@@ -93,7 +95,6 @@ func (s *session) close() {
 }
 
 func (s *session) run(which stream.Which) error {
-	s.changed = make(chan struct{}, 1)
 	if err := s.open(which); err != nil {
 		return err
 	}
