@@ -39,6 +39,7 @@ internal/worktree TestRootThroughLink_F1 wine 8 makes no symbolic links
 internal/worktree TestDirRecheck_S1/removed wine 8 keeps a folder that is open
 internal/worktree TestDirRecheck_S1/file wine 8 keeps a folder that is open
 internal/worktree TestRootRenamedInUse_F1 an open root cannot be moved, as on Windows
+internal/worktree TestRemovedRoot_S1 a root that is held cannot be removed, as on Windows
 internal/worktree TestChangedWhileRead_F3/rename wine 8 renames over no file that is open
 internal/proc TestTerminal wine 8 has no working pseudo-console
 internal/textedit TestF9_GitApplies no git in this prefix
