@@ -406,8 +406,8 @@ func TestObservedEnds_D5(t *testing.T) {
 	t.Run("seen", func(t *testing.T) {
 		t.Parallel()
 		k := converse(t, "anthropic")
-		a, b, c, d, watch := k.proc("A"), k.proc("B"), k.proc("C"), k.proc("D"), k.proc("watch")
-		q := k.begin(a.background(), b.background(), c.background(), d.background(), watch.background())
+		a, b, c, d, e, watch := k.proc("A"), k.proc("B"), k.proc("C"), k.proc("D"), k.proc("E"), k.proc("watch")
+		q := k.begin(a.background(), b.background(), c.background(), d.background(), e.background(), watch.background())
 		for _, see := range []struct {
 			p    *proc
 			call ask
@@ -431,6 +431,14 @@ func TestObservedEnds_D5(t *testing.T) {
 			} else if !strings.Contains(q.last("result"), "late-D") {
 				t.Errorf("%q", q.last("result"))
 			}
+		}
+		q.say("", ask{"exec_command", `{"cmd":"echo late-E","mode":"background"}`})
+		q = k.asked("exec_command result")
+		seen(q, "E")
+		e.finish()
+		q.say("", e.use("exec_ack", ""))
+		if q = k.asked("exec_ack result"); !strings.Contains(q.last("result"), "acknowledged=true") {
+			t.Errorf("%q", q.last("result"))
 		}
 		q.say("I saw them all.")
 		watch.wakes("assistant notice:watch").say("Done.")
@@ -644,7 +652,7 @@ func TestLabel_D10(t *testing.T) {
 // service; what is left when the time is over is ended, and not told of.
 func TestRunTellsOfEnds_D1_D3_D4_D9(t *testing.T) {
 	t.Parallel()
-	k := converse(t, "openai", "run", "--json", "--wait", "1500ms", "begin")
+	k := converse(t, "openai", "run", "--json", "--wait", "2500ms", "begin")
 	a, b, s := k.proc("A"), k.proc("B"), k.proc("S")
 	k.asked("user").say("", a.background(), b.background(), s.start(service, "exit 1"))
 	q := k.asked("exec_command exec_command exec_command result result result")
