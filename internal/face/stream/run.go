@@ -157,7 +157,8 @@ func (t Task) settle(ctx context.Context, talk *Talk, turn *phase, r *Report) er
 				left -= time.Since(since)
 			}
 		case <-over:
-			if talk.Agent.Busy() { // it sums up, or is about to say that it goes on
+			// It sums up, is about to say that it goes on, or that it is settled.
+			if talk.Agent.Busy() || talk.Suite.Armed() == 0 {
 				left = max(left-time.Since(since), look)
 				continue
 			}
