@@ -98,7 +98,7 @@ func (x *onscreen) ends(code int) {
 	case <-time.After(hang):
 		x.t.Error("somebody else has the terminal")
 	}
-	s := strings.NewReplacer("\x1b[?2004h", "", "\x1b[?2004l", "").Replace(x.screen())
+	s := strings.NewReplacer("\x1b[?2004h", "", "\x1b[?2004l", "", "\x1b[2m", "", "\x1b[0m", "").Replace(x.screen())
 	if strings.ContainsAny(s, "\x1b\u009b\u202e\x07") {
 		x.t.Errorf("something else acts on the terminal:\n%q", s)
 	}
@@ -173,6 +173,31 @@ func TestOnATerminal(t *testing.T) {
 	x.ends(0)
 	if n := strings.Count(x.screen(), "title"); n != 0 {
 		t.Error("the payload of a sequence was shown")
+	}
+}
+
+// --color: what belay says is set off; never by escape sequences where they are not wanted.
+func TestColorOnATerminal(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		when, env string
+		dim       bool
+	}{{"always", "NO_COLOR=1", true}, {"never", "TERM=xterm", false}, {"auto", "NO_COLOR=1", false}, {"auto", "TERM=dumb", false}, {"auto", "TERM=xterm", true}} {
+		h := newHosted(t)
+		cmd := h.belay(`{"text":"Hi."}`, "--color", c.when)
+		cmd.Env = append(cmd.Env, "NO_COLOR=", "TERM=xterm", c.env)
+		x := h.withTerminal(cmd)
+		x.await("; /help says how")
+		x.types("hi\r")
+		x.await("tokens in,")
+		x.types("\x04")
+		x.ends(0)
+		if got := strings.Contains(x.screen(), "\x1b[2mbelay "); got != c.dim {
+			t.Errorf("--color %s with %s: dim is %v", c.when, c.env, got)
+		}
+		if strings.Contains(x.screen(), "\x1b[2mHi") {
+			t.Error("the model's text is set off too")
+		}
 	}
 }
 

@@ -61,6 +61,7 @@ type program struct {
 	environ  []string
 	getenv   func(string) string
 	root     string // --root
+	color    color  // --color
 	models   Models
 
 	pinged sync.Once // one attempt a start, however many suites it opens
@@ -174,6 +175,8 @@ func (p *program) command() *cobra.Command {
 	root.SetVersionTemplate("belay {{.Version}}\n")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage("%v", err) })
 	root.PersistentFlags().StringVar(&p.root, "root", ".", "the worktree `DIR` that file tools are confined to")
+	p.color = "auto"
+	root.PersistentFlags().Var(&p.color, "color", "set off what belay says from what a model says, in a conversation on a terminal: auto, always, never")
 	root.PersistentFlags().String("config", "", "the configuration `FILE` of the user, in place of the usual one")
 	root.AddCommand(p.demo(), p.run(), p.rpc(), p.conversations(), p.mcp(), p.call(), p.tools(), p.doctor(), p.config(), p.trust(), p.install(), p.journal(), p.version())
 	root.InitDefaultCompletionCmd()

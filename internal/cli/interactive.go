@@ -55,8 +55,9 @@ func (p *program) interactive(c *cobra.Command, talk talkFlags) error {
 		return errors.New("the terminal cannot be used: " + oneLine(err))
 	}
 	s := &session{host: h, ctx: c.Context(), console: keyboard, screen: newDisplay(keyboard), keys: make(chan byte), changed: make(chan struct{}, 1)}
+	s.screen.dim = p.colored(true) // it is one, see above
 	defer s.close()
-	h.say = s.screen.line
+	h.say = s.screen.aside
 	return s.run(which)
 }
 
@@ -102,10 +103,10 @@ func (s *session) run(which stream.Which) error {
 		id, said := s.talk.ID, len(s.talk.Agent.Messages()) > 0
 		s.screen.noInput()
 		if err := s.talk.Close(); err != nil {
-			s.screen.line("belay: " + oneLine(err))
+			s.screen.aside("belay: " + oneLine(err))
 		}
 		if said {
-			s.screen.line("belay -r " + id + " goes on with this conversation")
+			s.screen.aside("belay -r " + id + " goes on with this conversation")
 		}
 	}()
 	_ = s.console.write(markPastes)
@@ -128,7 +129,7 @@ func (s *session) run(which stream.Which) error {
 			}
 		}
 	})
-	s.screen.line("belay " + version + " on " + inert(s.talk.Suite.Root()) + ", " + inert(s.held.text("model.provider")+"/"+s.held.text("model.name")) + "; /help says how")
+	s.screen.aside("belay " + version + " on " + inert(s.talk.Suite.Root()) + ", " + inert(s.held.text("model.provider")+"/"+s.held.text("model.name")) + "; /help says how")
 	s.begun()
 	s.showInput()
 	for {
@@ -164,7 +165,7 @@ func (s *session) open(which stream.Which) error {
 	talk, err = s.host.open(s.ctx, which, stream.Ears{
 		Event:  s.tell,
 		Asker:  &terminalAsker{func() (console, error) { return s.dialog(talk.Agent) }},
-		Notify: func(text string) { s.screen.line("belay: " + termtext.Escape(text)) },
+		Notify: func(text string) { s.screen.aside("belay: " + termtext.Escape(text)) },
 	})
 	if err != nil {
 		return err
@@ -235,14 +236,14 @@ func (s *session) interrupt(leaving bool) (end bool) {
 	case aborting: // it is told already, and ends in bounded time
 	case working:
 		a := s.talk.Agent
-		s.screen.line("belay: stopping")
+		s.screen.aside("belay: stopping")
 		go func() {
 			queued := a.Abort()
 			s.mu.Lock()
 			s.working, s.aborting = false, false
 			s.mu.Unlock()
 			for _, q := range queued {
-				s.screen.line("belay: not sent: " + string(termtext.Clean([]byte(q))))
+				s.screen.aside("belay: not sent: " + string(termtext.Clean([]byte(q))))
 			}
 			s.changes()
 		}()
@@ -254,7 +255,7 @@ func (s *session) interrupt(leaving bool) (end bool) {
 		return true
 	default:
 		s.leaving = true
-		s.screen.line("belay: Ctrl-C again, or Ctrl-D, ends belay and what it runs")
+		s.screen.aside("belay: Ctrl-C again, or Ctrl-D, ends belay and what it runs")
 		s.showInput()
 	}
 	return false
@@ -275,7 +276,7 @@ func (s *session) said(text string) (end bool) {
 		s.screen.line(interactiveHelp)
 	case "/then":
 		if rest == "" {
-			s.screen.line("belay: /then takes a text")
+			s.screen.aside("belay: /then takes a text")
 			break
 		}
 		s.send(s.talk.Agent.FollowUp, rest)
@@ -287,12 +288,12 @@ func (s *session) said(text string) (end bool) {
 		s.move(stream.Which{})
 	case "/resume":
 		if rest == "" {
-			s.screen.line("belay: /resume takes the ID of a conversation; belay conversations lists them")
+			s.screen.aside("belay: /resume takes the ID of a conversation; belay conversations lists them")
 			break
 		}
 		s.move(stream.Which{ID: rest})
 	default:
-		s.screen.line("belay: there is no command " + inert(word) + "; /help lists them")
+		s.screen.aside("belay: there is no command " + inert(word) + "; /help lists them")
 	}
 	return false
 }
@@ -308,7 +309,7 @@ func (s *session) send(to func(string) error, text string) {
 		s.mu.Lock()
 		s.working = was
 		s.mu.Unlock()
-		s.screen.line("belay: " + strings.TrimPrefix(err.Error(), "agent: "))
+		s.screen.aside("belay: " + strings.TrimPrefix(err.Error(), "agent: "))
 	}
 }
 
@@ -320,7 +321,7 @@ func (s *session) call(name, args string) {
 	var e *tool.Error
 	switch {
 	case errors.As(err, &e):
-		s.screen.line("belay: " + e.Message())
+		s.screen.aside("belay: " + e.Message())
 	default:
 		s.screen.line(string(termtext.Clean([]byte(strings.TrimSpace(result.Text)))))
 	}
@@ -331,20 +332,20 @@ func (s *session) call(name, args string) {
 func (s *session) move(which stream.Which) {
 	old := s.talk
 	if which.ID == old.ID {
-		s.screen.line("belay: this is the conversation that is open")
+		s.screen.aside("belay: this is the conversation that is open")
 		return
 	}
 	if err := s.open(which); err != nil {
-		s.screen.line("belay: " + inert(oneLine(err)))
+		s.screen.aside("belay: " + inert(oneLine(err)))
 		return
 	}
 	if err := old.Close(); err != nil {
-		s.screen.line("belay: " + oneLine(err))
+		s.screen.aside("belay: " + oneLine(err))
 	}
 	s.mu.Lock()
 	s.working, s.aborting, s.calls, s.notices, s.usage = false, false, false, 0, model.Usage{}
 	s.mu.Unlock()
-	s.screen.line("belay: conversation " + s.talk.ID)
+	s.screen.aside("belay: conversation " + s.talk.ID)
 	s.begun()
 }
 
@@ -354,7 +355,7 @@ const maxShown = 2000
 // begun tells what is to be known of the conversation that was opened, and how it stood.
 func (s *session) begun() {
 	for _, n := range s.talk.Notes {
-		s.screen.line("belay: " + n)
+		s.screen.aside("belay: " + n)
 	}
 	var last [2]string // of the user, and of the model
 	err := s.talk.Entries(func(e transcript.Entry) error {
@@ -368,7 +369,7 @@ func (s *session) begun() {
 		return nil
 	})
 	if err != nil {
-		s.screen.line("belay: " + oneLine(err))
+		s.screen.aside("belay: " + oneLine(err))
 	}
 	for i, mark := range []string{promptMark, ""} {
 		if last[i] == "" {
@@ -417,21 +418,21 @@ func (s *session) tell(e agent.Event) {
 			s.screen.endLine()
 		}
 	case agent.ToolStart:
-		s.screen.line("  " + inert(e.Tool) + " " + inert(e.Preview))
+		s.screen.aside("  " + inert(e.Tool) + " " + inert(e.Preview))
 	case agent.ToolEnd:
 		if w := endOfCall(e); w != "" {
-			s.screen.line("    " + w)
+			s.screen.aside("    " + w)
 		}
 	case agent.Noticed: // its text is the model's, and not shown
-		s.screen.line(fmt.Sprintf("  %d of the background is in", notices))
+		s.screen.aside(fmt.Sprintf("  %d of the background is in", notices))
 	case agent.Failed:
-		s.screen.line("belay: " + inert(e.Message))
+		s.screen.aside("belay: " + inert(e.Message))
 		s.changes()
 	case agent.TurnEnd:
 		s.changes()
 	case agent.Settled:
 		if usage.Input+usage.Output > 0 {
-			s.screen.line(fmt.Sprintf("  %d tokens in, %d out", usage.Input, usage.Output))
+			s.screen.aside(fmt.Sprintf("  %d tokens in, %d out", usage.Input, usage.Output))
 		}
 		s.changes()
 	}

@@ -23,6 +23,7 @@ const promptMark = "> "
 // It is safe for concurrent use.
 type display struct {
 	console console
+	dim     bool // asides are dim; set before use
 
 	mu     sync.Mutex
 	room   *sync.Cond
@@ -70,6 +71,14 @@ func (d *display) line(s string) {
 		s = "\n" + s
 	}
 	d.print(s + "\n")
+}
+
+// aside adds a line that is belay's own.
+func (d *display) aside(s string) {
+	if d.dim {
+		s = "\x1b[2m" + s + "\x1b[0m"
+	}
+	d.line(s)
 }
 
 // endLine ends the last line if it has no end yet.
