@@ -175,6 +175,24 @@ func line(s string) string {
 	return s
 }
 
+// strike takes keys out of what a server said. An *Error here is nobody else's yet.
+func strike(err error, keys []string) error {
+	var e *Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	for _, key := range keys {
+		if len(key) < 6 { // no key, and perhaps a word
+			continue
+		}
+		e.Detail = strings.ReplaceAll(e.Detail, key, "(the key)")
+		if strings.Contains(e.Code, key) {
+			e.Code = ""
+		}
+	}
+	return err
+}
+
 // ended turns whatever ended a stream early into what Stream returns.
 func ended(ctx context.Context, err error, begun bool) error {
 	if ctx.Err() != nil {

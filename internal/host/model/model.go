@@ -172,6 +172,7 @@ type Builder struct {
 	Native *Native // set by the provider, if at all
 
 	tell  func(string)
+	keys  []string
 	text  strings.Builder
 	calls []*growing
 	begun bool
@@ -183,8 +184,9 @@ type growing struct {
 	args strings.Builder
 }
 
-// NewBuilder makes a builder that passes text on.
-func NewBuilder(text func(string)) *Builder { return &Builder{tell: text} }
+// NewBuilder makes a builder that passes text on. keys are what the request is made with: a
+// server that quotes one in an error does so in vain.
+func NewBuilder(text func(string), keys ...string) *Builder { return &Builder{tell: text, keys: keys} }
 
 // Text takes a piece of text.
 func (b *Builder) Text(s string) error {
@@ -253,7 +255,7 @@ func (b *Builder) Answer(ctx context.Context, err error) (Answer, error) {
 		err = &Error{Reason: Cut}
 	}
 	if err != nil {
-		return a, ended(ctx, err, b.begun)
+		return a, strike(ended(ctx, err, b.begun), b.keys)
 	}
 	a.Stop, a.Native = b.Stop, b.Native
 	seen := map[string]bool{}

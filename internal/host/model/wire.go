@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"math"
+	"mime"
 	"net"
 	"net/http"
 	"net/http/httptrace"
@@ -91,6 +92,10 @@ func (w *watch) RoundTrip(req *http.Request) (*http.Response, error) {
 	if resp.StatusCode/100 != 2 {
 		defer resp.Body.Close()
 		return nil, refused(resp)
+	}
+	if kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); kind == "text/html" {
+		resp.Body.Close()
+		return nil, &Error{Reason: Protocol, Status: resp.StatusCode, Code: "web_page", Detail: "a web page came in place of an answer: the address may be wrong, or a proxy asks for a login"}
 	}
 	return resp, nil
 }

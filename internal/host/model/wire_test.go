@@ -75,7 +75,7 @@ var dialects = []dialect{
 	{
 		name: "responses", path: "/v1/responses",
 		provider: func(base string, t model.Timing) model.Closer {
-			return openai.NewResponses(openai.Config{Model: name, BaseURL: base + "/v1", Key: "k-1", Timing: t})
+			return openai.NewResponses(openai.Config{Model: name, BaseURL: base + "/v1", Key: "key-0815", Timing: t})
 		},
 		whole: []string{
 			typed(`{"type":"response.created","response":{"id":"r","status":"in_progress","output":[],"error":null}}`),
@@ -104,7 +104,7 @@ var dialects = []dialect{
 	{
 		name: "chat", path: "/v1/chat/completions",
 		provider: func(base string, t model.Timing) model.Closer {
-			return openai.NewChat(openai.Config{Model: name, BaseURL: base + "/v1/", Key: "k-1", Timing: t})
+			return openai.NewChat(openai.Config{Model: name, BaseURL: base + "/v1/", Key: "key-0815", Timing: t})
 		},
 		whole: []string{
 			sse("", `{"id":"x","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"role":"assistant","content":""}}]}`),
@@ -135,7 +135,7 @@ var dialects = []dialect{
 	{
 		name: "messages", path: "/v1/messages",
 		provider: func(base string, t model.Timing) model.Closer {
-			return anthropic.New(anthropic.Config{Model: name, BaseURL: base, Key: "k-1", Timing: t})
+			return anthropic.New(anthropic.Config{Model: name, BaseURL: base, Key: "key-0815", Timing: t})
 		},
 		whole: []string{
 			typed(`{"type":"message_start","message":{"id":"m","type":"message","role":"assistant","content":[],"model":"x","stop_reason":null,"usage":{"input_tokens":80,"cache_read_input_tokens":17,"cache_creation_input_tokens":3,"output_tokens":1}}}`),
@@ -455,6 +455,46 @@ func TestRefusals(t *testing.T) {
 	})
 }
 
+// A server that quotes the key does so in vain, wherever it does, and a page that a proxy answers
+// with is no answer that was cut off: it is not asked for again.
+func TestKeyIsStruckAndPagesAreTold(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, d dialect) {
+		var key string
+		s := serve(t, d, func(w http.ResponseWriter, r *http.Request, n int) {
+			key = strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ") + r.Header.Get("X-Api-Key")
+			said := fmt.Sprintf(`{"type":"error","error":{"type":"authentication_error","code":%q,"message":"bad key %s, twice %s"}}`, key, key, key)
+			switch n {
+			case 1:
+				w.WriteHeader(401)
+				io.WriteString(w, said)
+			case 2:
+				stream(w, 1000, sse("error", said))
+			case 3:
+				w.Header().Set("Content-Type", "text/html; charset=utf-8")
+				io.WriteString(w, "<html>log in</html>")
+			}
+		})
+		p, ctx := ask(t, d, s.URL, model.Timing{})
+		for n := range 3 {
+			_, err := p.Stream(ctx, question, nil)
+			var e *model.Error
+			if !errors.As(err, &e) {
+				t.Fatalf("%d: %v", n, err)
+			}
+			if len(key) < 6 {
+				t.Fatalf("the key of the test is too short: %q", key)
+			}
+			if strings.Contains(e.Detail+e.Code+err.Error(), key) || n < 2 && !strings.Contains(e.Detail, "bad key (the key)") {
+				t.Errorf("%d: %q %q", n, e.Code, e.Detail)
+			}
+			if n == 2 && (e.Reason != model.Protocol || e.Code != "web_page" || e.Temporary()) {
+				t.Errorf("%#v", e)
+			}
+		}
+	})
+}
+
 // What says that it failed is read up to a bound, however much it says.
 func TestEndlessRefusal(t *testing.T) {
 	t.Parallel()
@@ -614,7 +654,7 @@ func TestRequest(t *testing.T) {
 			t.Errorf("got\n%s\nwant\n%s", got, wanted)
 		}
 		h := s.headers[0]
-		if h.Get("Authorization")+h.Get("X-Api-Key") != map[string]string{"messages": "k-1"}[d.name]+map[string]string{"chat": "Bearer k-1", "responses": "Bearer k-1"}[d.name] {
+		if h.Get("Authorization")+h.Get("X-Api-Key") != map[string]string{"messages": "key-0815"}[d.name]+map[string]string{"chat": "Bearer key-0815", "responses": "Bearer key-0815"}[d.name] {
 			t.Errorf("the key goes as %q, %q", h.Get("Authorization"), h.Get("X-Api-Key"))
 		}
 	})

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/url"
 	"strings"
 
 	"github.com/belayhq/belay/internal/host/model"
@@ -33,12 +34,18 @@ func New(provider, name, baseURL string, getenv func(string) string) (model.Prov
 		return m, nil
 	case "anthropic":
 		config := anthropic.Config{Model: name, BaseURL: baseURL}.FromEnv(getenv)
+		if err := checkAddress(config.BaseURL, baseURL, "ANTHROPIC_BASE_URL"); err != nil {
+			return nil, err
+		}
 		if config.Check() != nil {
 			return nil, errors.New("the provider anthropic needs a key: set ANTHROPIC_API_KEY")
 		}
 		return anthropic.New(config), nil
 	case "openai", "openai-chat":
 		config := openai.Config{Model: name, BaseURL: baseURL}.FromEnv(getenv)
+		if err := checkAddress(config.BaseURL, baseURL, "OPENAI_BASE_URL"); err != nil {
+			return nil, err
+		}
 		if config.Check() != nil {
 			return nil, fmt.Errorf("the provider %s needs a key: set OPENAI_API_KEY, or OPENAI_BASE_URL for a server that wants none", provider)
 		}
@@ -48,4 +55,20 @@ func New(provider, name, baseURL string, getenv func(string) string) (model.Prov
 		return openai.NewResponses(config), nil
 	}
 	return nil, fmt.Errorf("there is no provider %s", termtext.Escape(provider))
+}
+
+// checkAddress tells early that there cannot be a server, and where the address comes from.
+func checkAddress(address, configured, variable string) error {
+	if address == "" {
+		return nil
+	}
+	u, err := url.Parse(address)
+	if err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" {
+		return nil
+	}
+	from := "model.base_url"
+	if configured == "" {
+		from = variable
+	}
+	return fmt.Errorf("%s is no address of a server: it has to begin with http:// or https://", from)
 }

@@ -36,6 +36,9 @@ func TestNew(t *testing.T) {
 		{"anthropic", "m", "", map[string]string{"OPENAI_API_KEY": "k"}, "set ANTHROPIC_API_KEY"},
 		{"scripted", script + "\x1b[31m", "", nil, `\x1b[31m is not there`},
 		{"scripted", filepath.Dir(script), "", nil, "cannot be used"},
+		{"openai-chat", "m", "", map[string]string{"OPENAI_BASE_URL": "localhost:11434"}, "OPENAI_BASE_URL is no address"},
+		{"openai", "m", "ftp://x", map[string]string{"OPENAI_API_KEY": "k"}, "model.base_url is no address"},
+		{"anthropic", "m", "", map[string]string{"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": "http://"}, "ANTHROPIC_BASE_URL is no address"},
 		{"other", "m", "", nil, "there is no provider other"},
 	} {
 		m, err := New(c.provider, c.name, c.base, func(name string) string { return c.env[name] })

@@ -104,7 +104,7 @@ type block struct {
 }
 
 func (p *Messages) Stream(ctx context.Context, r model.Request, text func(string)) (model.Answer, error) {
-	b := model.NewBuilder(text)
+	b := model.NewBuilder(text, p.config.Key, p.config.Token)
 	if err := errors.Join(p.config.Check(), r.Check()); err != nil {
 		return b.Answer(ctx, err)
 	}

@@ -33,7 +33,7 @@ func NewResponses(c Config) *Responses {
 func (p *Responses) Close() error { p.client.CloseIdleConnections(); return nil }
 
 func (p *Responses) Stream(ctx context.Context, r model.Request, text func(string)) (model.Answer, error) {
-	b := model.NewBuilder(text)
+	b := model.NewBuilder(text, p.config.Key)
 	if err := errors.Join(p.config.Check(), r.Check()); err != nil {
 		return b.Answer(ctx, err)
 	}
