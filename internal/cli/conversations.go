@@ -77,12 +77,25 @@ func (p *program) conversations() *cobra.Command {
 func unnamed(err error, id string) error {
 	var e *transcript.Error
 	if errors.As(err, &e) && e.Conversation == "" {
-		return fmt.Errorf("conversation %s: %s", inert(id), e.Reason)
+		return &named{e, id}
 	}
 	return err
 }
 
+type named struct {
+	error *transcript.Error
+	id    string
+}
+
+func (n *named) Error() string {
+	return fmt.Sprintf("conversation %s: %s", inert(n.id), n.error.Reason)
+}
+func (n *named) Unwrap() error { return n.error }
+
 func (p *program) printConversations(list []transcript.Info) error {
+	if len(list) == 0 {
+		fmt.Fprintln(p.err, "belay: no conversations are stored")
+	}
 	var b strings.Builder
 	for _, i := range list {
 		title := inert(i.Title)

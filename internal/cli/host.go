@@ -80,13 +80,18 @@ func (p *program) host(c *cobra.Command) (*host, error) {
 		return nil, &exit{exitConfig, err}
 	}
 	h.model = model.Patient{Provider: h.model, Retrying: h.retrying}
-	dir := p.conversationsDir()
+	dir, why := p.conversationsDir(), "neither HOME nor BELAY_HOME is set"
+	if dir != "" {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			dir, why = "", inert(oneLine(err))
+		}
+	}
 	if dir == "" {
-		// A machine without a home is no reason not to work.
+		// A machine without a home that can be written to is no reason not to work.
 		if dir, err = os.MkdirTemp("", "belay-conversation-"); err != nil {
 			return nil, &exit{exitConfig, errors.New("there is no place for the conversation: set HOME, BELAY_HOME or TMPDIR")}
 		}
-		fmt.Fprintln(p.err, "belay: this conversation is not kept: neither HOME nor BELAY_HOME is set")
+		fmt.Fprintln(p.err, "belay: this conversation is not kept: "+why)
 		h.dispose = func() { os.RemoveAll(dir) }
 	}
 	h.kept = transcript.In(dir)

@@ -296,14 +296,15 @@ func (d *Dir) Read(id string, each func(Entry) error) error {
 	return wrap(err, id)
 }
 
-// Last is the conversation about a root that was used last, or "".
+// Last is the conversation about a root that was used last, damaged or not, or "": to go on with
+// an older one in its place is nothing that anybody asked for.
 func (d *Dir) Last(root string) (string, error) {
 	list, err := d.List()
 	if err != nil {
 		return "", err
 	}
 	for _, i := range list {
-		if i.Root == root && !i.Damaged {
+		if i.Root == root {
 			return i.ID, nil
 		}
 	}
