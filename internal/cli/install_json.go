@@ -194,8 +194,12 @@ func (l layout) insert(text []byte, of *hujson.Value, object *hujson.Object, dep
 	inner := text[of.StartOffset:of.EndOffset]
 	end := of.EndOffset - 1 // of the brace
 	if len(object.Members) == 0 {
-		if len(bytes.TrimSpace(inner[1:len(inner)-1])) == 0 {
-			return splice(text, of.StartOffset+1, end, l.line(depth)+member(depth)+l.line(depth-1))
+		if blank := inner[1 : len(inner)-1]; len(bytes.TrimSpace(blank)) == 0 {
+			added := l.line(depth) + member(depth)
+			if !bytes.Contains(blank, []byte("\n")) {
+				added += l.line(depth - 1)
+			}
+			return splice(text, of.StartOffset+1, of.StartOffset+1, added)
 		}
 		// a comment: behind it
 		return splice(text, end, end, l.line(depth)+member(depth)+l.line(depth-1))
