@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,7 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/belayhq/belay/coding"
 	"github.com/belayhq/belay/guard"
+	"github.com/belayhq/belay/internal/host/model"
 )
 
 func (p *program) doctor() *cobra.Command {
@@ -22,7 +25,7 @@ func (p *program) doctor() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			r := suite.Doctor(c.Context())
+			r := report{Report: suite.Doctor(c.Context()), Model: p.modelState(held), Conversations: p.conversationsDir()}
 			r.Guard = p.tryGuards(c.Context(), held, &r.Missing)
 			if err := suite.Close(); err != nil {
 				return err
@@ -53,6 +56,8 @@ func (p *program) doctor() *cobra.Command {
 					{"temporary files", r.Temp},
 					{"platform", r.Platform},
 					{"version", version},
+					{"model", r.Model},
+					{"conversations", cmp.Or(r.Conversations, "not kept: neither HOME nor BELAY_HOME is set")},
 					{"largest page", fmt.Sprint(r.Limits.MaxPageBytes, " bytes")},
 					{"largest file", fmt.Sprint(r.Limits.MaxFileBytes, " bytes that is digested and replaced")},
 					{"output kept", fmt.Sprint(r.Limits.MaxOutputBytes, " bytes a stream, ", r.Limits.TailBytes, " a session")},
@@ -76,6 +81,27 @@ func (p *program) doctor() *cobra.Command {
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print it as JSON")
 	return c
+}
+
+// A report is what doctor says: that of the tools, and what the host stands on.
+type report struct {
+	coding.Report
+	Model         string `json:"model"`
+	Conversations string `json:"conversations"` // the directory
+}
+
+// modelState says whether the model could be asked. Nothing is sent. That there is none is no
+// fault: the tools work without.
+func (p *program) modelState(held *configuration) string {
+	m, err := p.provider(held)
+	if err != nil {
+		first, _, _ := strings.Cut(strings.ReplaceAll(err.Error(), "\n", " "), ". Providers")
+		return "none: " + first
+	}
+	if c, ok := m.(model.Closer); ok {
+		_ = c.Close()
+	}
+	return inert(held.text("model.provider") + "/" + held.text("model.name"))
 }
 
 // tryGuards lets the guard judge a harmless command and says what came of it. One that
