@@ -181,6 +181,10 @@ func TestSignalsEndARun(t *testing.T) {
 				if !strings.Contains(out.String(), `"type":"tool_end","call_id":"c1","kind":"uncertain"`) {
 					t.Errorf("the end of the call was not told: %s", out.String())
 				}
+				name := map[os.Signal]string{syscall.SIGTERM: "SIGTERM", syscall.SIGHUP: "SIGHUP"}[c.first]
+				if end := `{"type":"error","code":"stopped","message":"stopped by ` + name + `"}` + "\n" + `{"type":"settled"}` + "\n"; !strings.HasSuffix(out.String(), end) {
+					t.Errorf("it cannot be told from a crash: %s", out.String())
+				}
 			}
 		})
 	}
@@ -398,6 +402,33 @@ func TestRPCEnds(t *testing.T) {
 				}
 			}
 			in.Close()
+		})
+	}
+}
+
+// What was accepted is not lost: a prompt and the end of the input in one write, and what waits
+// behind a run that is stopped, are in the conversation, and the model that goes on is shown it.
+func TestAcceptedTextsAreKept(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ in, want string }{
+		"a prompt": {`{"id":1,"type":"prompt","text":"one"}` + "\n", `user:\none\n`},
+		"a run": {`{"id":1,"type":"prompt","text":"one"}` + "\n" + `{"id":2,"type":"follow_up","text":"three"}` + "\n" + `{"id":3,"type":"steer","text":"two"}` + "\n",
+			`user:\none\nuser:\ntwo\nuser:\nthree\n`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHosted(t)
+			run := h.belay(`{"text":"","hang":true}`, "rpc")
+			run.Stdin = strings.NewReader(c.in)
+			out, err := run.Output()
+			if n := strings.Count(string(out), `"ok":true`); err != nil || n != strings.Count(c.in, "\n") {
+				t.Fatalf("%v: %s", err, out)
+			}
+			want, _ := json.Marshal("(?s)^" + c.want + ".*user:\ngo on\n$")
+			again := h.belay(`{"expect":[`+string(want)+`],"text":"I see."}`, "run", "-c", "go on")
+			if out, err := again.CombinedOutput(); err != nil || !strings.Contains(string(out), "I see.\n") {
+				t.Errorf("%v: %s", err, out)
+			}
 		})
 	}
 }

@@ -582,6 +582,8 @@ func (k *talk) end(how string) {
 	case "SIGTERM":
 		k.cmd.Process.Signal(syscall.SIGTERM)
 		code = 143
+	case "its time":
+		code = 7
 	}
 	late := time.After(hang)
 	for {

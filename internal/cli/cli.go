@@ -142,12 +142,23 @@ func (p *program) untilSignal() (context.Context, func() int) {
 
 type stoppedBy struct{ signal os.Signal }
 
-func (s *stoppedBy) Error() string { return "stopped by " + s.signal.String() }
+func (s *stoppedBy) Error() string {
+	name := s.signal.String()
+	switch s.signal {
+	case os.Interrupt:
+		name = "SIGINT"
+	case syscall.SIGTERM:
+		name = "SIGTERM"
+	case syscall.SIGHUP:
+		name = "SIGHUP"
+	}
+	return "stopped by " + name
+}
 
 const exitCodes = `
 
 Exit codes: 0 ok, 1 failed, 2 usage, 3 configuration, 4 the model's provider,
-5 refused, 6 uncertain, 7 turn or token limit, 130 interrupted, 143 terminated.
+5 refused, 6 uncertain, 7 turn, token or time limit, 130 interrupted, 143 terminated.
 A command that fails is a result of call: 0.`
 
 func (p *program) command() *cobra.Command {

@@ -34,8 +34,8 @@ func (p *program) run() *cobra.Command {
 			"argument where standard input is no terminal; PROMPT - puts standard input behind the prompt.\n" +
 			"With a prompt alone standard input is not read.\n\n" +
 			"What the model started in the background is waited for, and wakes it; when nothing is left to do,\n" +
-			"or --wait is over, what still runs is ended. What needs the user's yes is asked on the terminal,\n" +
-			"and refused where there is none.\n\n" +
+			"or --wait is over, what still runs is ended, and the model is not told. What needs the user's yes\n" +
+			"is asked on the terminal, and refused where there is none.\n\n" +
 			"Exits with 0 if the model came to its end, 1 if something failed, 4 if the model could not be asked,\n" +
 			"5 if an approval that was needed could not be had, 6 if the outcome of a call is not known,\n" +
 			"7 at a limit, 130 and 143 if it was interrupted or terminated.",
@@ -168,9 +168,6 @@ func (h *host) carryOut(ctx context.Context, which stream.Which, task stream.Tas
 	if u := report.Usage; !asJSON && u.Input+u.Output > 0 {
 		fmt.Fprintf(h.err, "belay: %d tokens in, %d out\n", u.Input, u.Output)
 	}
-	if report.Waited {
-		fmt.Fprintf(h.err, "belay: --wait is over: what still ran in the background was ended\n")
-	}
 	return verdict(report)
 }
 
@@ -197,6 +194,8 @@ func verdict(r stream.Report) error {
 		return &exit{exitFailed, r.Err}
 	case r.Limit != "":
 		return &exit{exitLimit, fmt.Errorf("the limit of %s is reached", r.Limit)}
+	case r.Waited:
+		return &exit{exitLimit, errors.New("--wait is over: what still ran in the background was ended, and the model was not told")}
 	case r.Uncertain > 0:
 		return &exit{exitUncertain, fmt.Errorf("%d calls have an outcome that is not known", r.Uncertain)}
 	case r.Ended != nil:

@@ -27,7 +27,8 @@ type Task struct {
 // A Report is what came of a Task.
 type Report struct {
 	agent.Outcome
-	// Waited is true where background runs were ended because Wait was over.
+	// Waited is true where background runs were ended because Wait was over: the model was
+	// not told how they came out.
 	Waited bool
 	// Ended says that something could not be seen to end.
 	Ended error
@@ -73,8 +74,15 @@ func Print(ctx context.Context, c Config, t Task, out, progress io.Writer) (Repo
 	return report, o.lost()
 }
 
-// JSON carries a task out and writes its events to out, beginning with hello. The errors
-// are those of Print.
+// Codes of the last event error, beside those of agent.Code.
+const (
+	codeStopped  = "stopped"   // ctx was done
+	codeWaitOver = "wait_over" // see Report.Waited
+)
+
+// JSON carries a task out and writes its events to out, beginning with hello. What ended it
+// early, ctx too, is told as the last error before settled: an output without that is one of
+// a program that was killed. The errors are those of Print.
 func JSON(ctx context.Context, c Config, t Task, out io.Writer) (Report, error) {
 	o := newOutbox(out, c.Gone)
 	defer o.Close()
@@ -85,6 +93,12 @@ func JSON(ctx context.Context, c Config, t Task, out io.Writer) (Report, error) 
 	}
 	o.Put(c.hello(talk))
 	report, err := t.carryOut(ctx, talk, turn, o)
+	switch {
+	case err != nil && err == ctx.Err():
+		o.last(codeStopped, context.Cause(ctx).Error())
+	case err == nil && report.Waited:
+		o.last(codeWaitOver, "the time to wait is over: what still ran in the background was ended, and the model was not told")
+	}
 	if err != nil {
 		o.Drain(context.WithoutCancel(ctx), haste)
 		return report, err
@@ -96,6 +110,13 @@ func JSON(ctx context.Context, c Config, t Task, out io.Writer) (Report, error) 
 		return report, ctx.Err()
 	}
 	return report, o.lost()
+}
+
+// last tells why it ends here, to whoever still reads.
+func (o *outbox) last(code, message string) {
+	defer o.Hurry()()
+	o.Put(agent.Event{Type: agent.Failed, Code: code, Message: message})
+	o.Put(agent.Event{Type: agent.Settled})
 }
 
 // carryOut gives the prompt, waits until all is settled, and closes the talk. o is the
