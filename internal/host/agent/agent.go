@@ -170,7 +170,9 @@ type Agent struct {
 	said     []string      // texts that the current run begins with
 	steer    []string
 	followUp []string
-	broken   *Panic // the first
+	unseen   []string // by the model, when the agent was stopped; lead keeps them
+	unkept   error    // of the transcript, which did not take them
+	broken   *Panic   // the first
 	// outcomeSoFar is that of the user's last text.
 	outcomeSoFar Outcome
 }
@@ -406,7 +408,8 @@ func (a *Agent) Queued() (steer, followUp []string) {
 func (a *Agent) Messages() []model.Message { return a.history.view() }
 
 // Stop is the beginning of Close: it cancels the run, takes no more texts, and does not
-// wait.
+// wait. The user's texts that the model has not been shown go into the transcript when the
+// run is over: who goes on with the conversation goes on behind them.
 func (a *Agent) Stop() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -414,12 +417,13 @@ func (a *Agent) Stop() {
 		return
 	}
 	a.closed = true
-	a.stop()
+	a.unseen = a.stop()
 	a.announce()
 }
 
 // Close stops, and returns when all of the agent has ended, or after 11 s at most. It is
-// idempotent. The error is a *Panic, or says that something did not end.
+// idempotent. The error is a *Panic, says that something did not end, or is the
+// *transcript.Error for texts that were accepted and could not be kept.
 func (a *Agent) Close() error {
 	a.Stop()
 	a.mu.Lock()
@@ -435,7 +439,7 @@ func (a *Agent) Close() error {
 	case !ended || a.left.Load() > 0:
 		return errLeft
 	}
-	return nil
+	return a.unkept
 }
 
 var errLeft = errors.New("agent: something did not let itself be ended")

@@ -29,10 +29,33 @@ func (a *Agent) lead() {
 	for {
 		r := a.next()
 		if r == nil {
+			a.keep()
 			return
 		}
 		r.finish(r.all())
 	}
+}
+
+// keep writes what the user said and no request has in it, when the agent was stopped.
+// What was accepted is not lost, but it is a task for who resumes the conversation.
+func (a *Agent) keep() {
+	a.mu.Lock()
+	texts := append(a.steer, a.unseen...) // what a boundary gave back had been taken before
+	a.steer, a.unseen = nil, nil
+	a.mu.Unlock()
+	var err error
+	for _, text := range texts {
+		if err = a.history.tell(transcript.Entry{Type: transcript.User, Text: text}); err != nil {
+			break
+		}
+		a.events.now(Event{Type: Said, Role: model.User, Text: text})
+	}
+	if len(texts) > 0 && err == nil {
+		err = a.history.sync()
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.unkept = err
 }
 
 // next waits for something to do. It is nil when the agent is closed.
