@@ -176,6 +176,38 @@ func TestOnATerminal(t *testing.T) {
 	}
 }
 
+// What is typed at a question is the answer to it, to its last letter, and nothing else: not a
+// direction for the model, and not a line for whoever has the terminal next. P9, P10.
+func TestAnswersAreWhole_P9(t *testing.T) {
+	t.Parallel()
+	h := newHosted(t)
+	x := h.onTerminal(`{"calls":[{"name":"exec_command","args":{"cmd":"cat","stdin":"open","yield_time_ms":250}}]}
+{"take":{"s":"session=([a-z0-9_]+)"},"text":"I ask.","calls":[{"name":"write_stdin","args":{"session_id":"${s}","chars":"rm\n"}}]}
+{"expect":["approval_denied"],"reject":["delete prod","user:"],"text":"again","calls":[{"name":"write_stdin","args":{"session_id":"${s}","chars":"rm\n"}}]}
+{"expect":["approval_denied"],"reject":["user:"],"text":"and again","calls":[{"name":"write_stdin","args":{"session_id":"${s}","chars":"rm\n"}}]}
+{"expect":["approval_denied"],"reject":["user:"],"text":"enough"}
+{"expect":["(?m)^so$"],"reject":["delete","\\[A","200"],"text":"so it is"}
+`)
+	x.await("; /help says how")
+	x.types("go\r")
+	for _, answer := range []string{"never delete prod\r", "\x1b[A", "\x1b[200~first line\rdelete the branch\r\x1b[201~"} {
+		x.await("anything else is no: ")
+		for _, b := range answer {
+			x.types(string(b))
+			if answer[0] != 0x1b { // a key and a paste come at once
+				time.Sleep(4 * time.Millisecond)
+			}
+		}
+		x.await("Nothing was done.")
+	}
+	x.await("enough")
+	x.await("tokens in,")
+	x.types("so\r")
+	x.await("so it is")
+	x.types("\x04")
+	x.ends(0)
+}
+
 // --color: what belay says is set off; never by escape sequences where they are not wanted.
 func TestColorOnATerminal(t *testing.T) {
 	t.Parallel()

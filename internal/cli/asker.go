@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -52,6 +53,7 @@ func (a *terminalAsker) Ask(ctx context.Context, p tool.Prompt) (bool, error) {
 	}
 	defer c.close()
 	yes, err := ask(ctx, c, p)
+	_ = c.discard() // what was typed behind the answer was for nobody
 	switch {
 	case errors.Is(context.Cause(ctx), approve.ErrGone):
 		_ = c.write("\r\nbelay: the process has ended; this question is void. Nothing was done.\r\n")
@@ -89,7 +91,7 @@ func ask(ctx context.Context, c console, p tool.Prompt) (bool, error) {
 		if err := c.discard(); err != nil {
 			return false, err
 		}
-		if err := c.write(strings.Join(lines[:page], "\r\n") + fmt.Sprintf("\r\n-- %d lines more: Enter shows them, q says no --", len(lines)-page)); err != nil {
+		if err := c.write(strings.Join(lines[:page], "\r\n") + fmt.Sprintf("\r\n-- %d lines more: Enter shows them, anything else and Enter is no -- ", len(lines)-page)); err != nil {
 			return false, err
 		}
 		lines = lines[page:]
@@ -130,49 +132,79 @@ const (
 	esc   = 0x1b
 )
 
-// nextPage waits until the user has read a page.
+// nextPage waits until the user has read a page: an empty line shows the next one.
 func nextPage(ctx context.Context, c console) (bool, error) {
+	typed, ok, err := typedLine(ctx, c)
+	return ok && typed == "", err
+}
+
+// answer is true for a line that says yes.
+func answer(ctx context.Context, c console) (bool, error) {
+	typed, ok, err := typedLine(ctx, c)
+	return ok && strings.EqualFold(typed, "yes"), err
+}
+
+const (
+	// maxReply bounds what is kept of a reply, in bytes; what is longer is no yes any more.
+	maxReply = 256
+	// keyQuiet is how soon the rest of a key, or of what was pasted, is behind its first byte.
+	keyQuiet = 50 * time.Millisecond
+	// maxSwallowed bounds what is taken along with a key, in bytes.
+	maxSwallowed = 1 << 20
+)
+
+// typedLine reads what is typed up to Enter, all of it: were the answer taken at the first
+// letter that is wrong, the rest would be typed into whatever has the terminal next. ok is
+// false where it is no line: Ctrl-C, Ctrl-D, or a key that is no letter (Esc, an arrow, a
+// paste), with what comes along with it.
+func typedLine(ctx context.Context, c console) (typed string, ok bool, err error) {
+	var line []byte
 	for {
-		switch k, err := c.key(ctx); {
-		case err != nil:
-			return false, err
-		case k == '\r' || k == '\n' || k == ' ':
-			return true, nil
-		case k == 'q' || k == 'n' || k == esc || k == ctrlC || k == ctrlD:
-			return false, nil
+		k, err := c.key(ctx)
+		if err != nil {
+			return "", false, err
+		}
+		echo := ""
+		switch {
+		case k == '\r' || k == '\n':
+			return string(line), true, nil
+		case k == ctrlC || k == ctrlD:
+			return "", false, nil
+		case k == esc:
+			return "", false, swallow(ctx, c)
+		case k == 0x7f || k == '\b':
+			if _, size := utf8.DecodeLastRune(line); size > 0 {
+				line, echo = line[:len(line)-size], "\b \b"
+			}
+		case len(line) == maxReply: // until Enter
+		default:
+			line = append(line, k)
+			switch {
+			case k >= ' ' && k < 0x7f:
+				echo = string(rune(k))
+			case utf8.RuneStart(k):
+				echo = "?"
+			}
+		}
+		if echo != "" {
+			if err := c.write(echo); err != nil {
+				return "", false, err
+			}
 		}
 	}
 }
 
-// answer reads one line of at most a few letters.
-func answer(ctx context.Context, c console) (bool, error) {
-	typed := ""
-	for {
-		k, err := c.key(ctx)
+// swallow takes what comes at once with a key.
+func swallow(ctx context.Context, c console) error {
+	for range maxSwallowed {
+		soon, cancel := context.WithTimeout(ctx, keyQuiet)
+		_, err := c.key(soon)
+		cancel()
 		if err != nil {
-			return false, err
-		}
-		switch {
-		case k == '\r' || k == '\n':
-			return strings.EqualFold(typed, "yes"), nil
-		case k == esc || k == ctrlC || k == ctrlD || len(typed) >= 16:
-			return false, nil
-		case k == 0x7f || k == '\b':
-			if typed != "" {
-				typed = typed[:len(typed)-1]
-				if err := c.write("\b \b"); err != nil {
-					return false, err
-				}
-			}
-		case k > ' ' && k < 0x7f:
-			typed += string(k)
-			if err := c.write(string(k)); err != nil {
-				return false, err
-			}
-		default:
-			return false, nil // no word has it
+			break
 		}
 	}
+	return ctx.Err()
 }
 
 // inert is for text that was escaped by others: should something be left in it that acts

@@ -55,7 +55,8 @@ func TestOnlyYesTypedIsYes(t *testing.T) {
 		"yes\r": true, "yes\n": true, "YES\r": true, "yex\x7fs\r": true, "\x7f\x7fyes\r": true,
 		"y\r": false, "\r": false, "no\r": false, "yes": false, "": false, "maybe\r": false, " yes\r": false, "yes \r": false,
 		"\x03": false, "\x04": false, "\x1b": false, "yes\x1b\r": false, "y\x00es\r": false, "\xd1\x83es\r": false,
-		"yesyesyesyesyesyesyes\r": false, "no\ryes\r": false,
+		"yesyesyesyesyesyesyes\r": false, "no\ryes\r": false, "never say yes\r": false, "yes please\r": false,
+		"\x1b[200~yes\r\x1b[201~": false, "\x1b[Ayes\r": false, strings.Repeat("x", 10_000) + "\r": false, "n\xc3\xb6\x7f\x7fyes\r": true,
 	} {
 		k := &keys{cols: 80, rows: 24, parts: []string{typed}}
 		got, err := (&terminalAsker{func() (console, error) { return k, nil }}).Ask(context.Background(), question)
@@ -98,7 +99,7 @@ func TestNothingIsApprovedUnseen(t *testing.T) {
 	if pages < 4 || pages == 100 {
 		t.Errorf("yes counted after %d pages", pages)
 	}
-	_, shown := asked(p, append(slicesRepeat(" ", pages-1), "yes\r")...)
+	_, shown := asked(p, append(slicesRepeat("\r", pages-1), "yes\r")...)
 	whole := ""
 	for _, line := range strings.Split(shown, "\r\n") {
 		if rest, ok := strings.CutPrefix(line, "  | "); ok {
@@ -111,7 +112,7 @@ func TestNothingIsApprovedUnseen(t *testing.T) {
 	if strings.Contains(shown[:strings.Index(shown, "touch P")], "Type yes") {
 		t.Error("the question came before the end of the text")
 	}
-	for _, end := range []string{"q", "\x1b", "\x03", "\x04", ""} {
+	for _, end := range []string{"q", "no, rm it\r", " \r", "\x1b", "\x1b[A", "\x03", "\x04", ""} {
 		if yes, shown := asked(p, end, "yes\r", "yes\r", "yes\r", "yes\r"); yes || strings.Contains(shown, "touch P") {
 			t.Errorf("%q in between is no no", end)
 		}
