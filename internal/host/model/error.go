@@ -182,15 +182,42 @@ func strike(err error, keys []string) error {
 		return err
 	}
 	for _, key := range keys {
-		if len(key) < 6 { // no key, and perhaps a word
-			continue
-		}
-		e.Detail = strings.ReplaceAll(e.Detail, key, "(the key)")
-		if strings.Contains(e.Code, key) {
+		if shows(e.Code, key) {
 			e.Code = ""
+		}
+		if shows(e.Detail, key) {
+			e.Detail = "what the server said is not shown: it has the key in it"
 		}
 	}
 	return err
+}
+
+// shows tells whether a text has so much of a key that it is one's business no more: twelve
+// characters in a row, whatever stands between them. Vendors themselves show the first seven or
+// eight, which are the same for all.
+func shows(text, key string) bool {
+	const much = 12
+	text, key = letters(text), letters(key)
+	n := min(len(key), much)
+	if n < 6 { // no key, and perhaps a word
+		return false
+	}
+	for at := 0; at+n <= len(key); at++ {
+		if strings.Contains(text, key[at:at+n]) {
+			return true
+		}
+	}
+	return false
+}
+
+// letters leaves of a text what keys are made of.
+func letters(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < utf8.RuneSelf && (unicode.IsLetter(r) || unicode.IsDigit(r)) {
+			return r
+		}
+		return -1
+	}, s)
 }
 
 // ended turns whatever ended a stream early into what Stream returns.
