@@ -297,14 +297,15 @@ func (d *Dir) Read(id string, each func(Entry) error) error {
 }
 
 // Last is the conversation about a root that was used last, damaged or not, or "": to go on with
-// an older one in its place is nothing that anybody asked for.
+// an older one in its place is nothing that anybody asked for. One whose first line cannot be read may be about
+// any root.
 func (d *Dir) Last(root string) (string, error) {
 	list, err := d.List()
 	if err != nil {
 		return "", err
 	}
 	for _, i := range list {
-		if i.Root == root {
+		if i.Root == root || i.Root == "" { // it may be the one: its first line cannot be read
 			return i.ID, nil
 		}
 	}

@@ -439,7 +439,7 @@ func TestModesAndList(t *testing.T) {
 	if i := list[1]; i.Root != "/b" || i.Size == 0 || i.Created.IsZero() || !strings.HasPrefix(i.Title, "the 1. question \x1b é long") || len([]rune(i.Title)) != maxTitle+1 {
 		t.Errorf("%+v", i)
 	}
-	for root, want := range map[string]string{"/a": ids[2], "/b": ids[1], "/c": ""} {
+	for root, want := range map[string]string{"/a": ids[2], "/b": ids[1], "/c": "aaaaaaaaaaaaaaaa"} {
 		if got, err := d.Last(root); err != nil || got != want {
 			t.Errorf("%s: %s, %v", root, got, err)
 		}
@@ -547,5 +547,40 @@ func TestReadWhileWritten(t *testing.T) {
 	}
 	if err := d.Read("../../etc/passwd", none); reasonOf(err) != NotFound {
 		t.Error(err)
+	}
+}
+
+// TR-03: what is to be gone on with is the conversation that was used last, or an error about it,
+// whatever is damaged of it: never an older one in its place.
+func TestLastIsTheLast(t *testing.T) {
+	t.Parallel()
+	for name, damage := range map[string]func(raw []byte) []byte{
+		"the first line": func(raw []byte) []byte { raw[30] ^= 1; return raw },
+		"a later line":   func(raw []byte) []byte { raw[bytes.IndexByte(raw, '\n')+20] ^= 1; return raw },
+		"line ends":      func(raw []byte) []byte { return bytes.ReplaceAll(raw, []byte("\n"), []byte("\r\n")) },
+		"all of it":      func([]byte) []byte { return nil },
+		"the header":     func(raw []byte) []byte { return raw[:20] },
+	} {
+		d := In(t.TempDir())
+		var ids []string
+		for i := range 2 {
+			tr := d.New("/root")
+			must(t, tr.Append(Entry{Type: User, Text: "one"}))
+			must(t, tr.Close())
+			ids = append(ids, tr.ID())
+			must(t, os.Chtimes(d.Path(tr.ID()), time.Now(), time.Now().Add(time.Duration(i)*time.Hour)))
+		}
+		raw, err := os.ReadFile(d.Path(ids[1]))
+		must(t, err)
+		must(t, os.WriteFile(d.Path(ids[1]), damage(raw), 0o600))
+		must(t, os.Chtimes(d.Path(ids[1]), time.Now(), time.Now().Add(time.Hour)))
+		id, err := d.Last("/root")
+		if err != nil || id != ids[1] {
+			t.Errorf("%s: %v, %v", name, id == ids[0], err)
+		}
+		if tr, _, err := d.Resume(id, func(Entry) error { return nil }); err == nil {
+			tr.Close()
+			t.Errorf("%s: it was resumed", name)
+		}
 	}
 }
