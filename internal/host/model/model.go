@@ -165,6 +165,9 @@ func (r Request) Check() error {
 // answers of today's models are 128,000 tokens, about half a MiB.
 const MaxAnswer = 16 << 20
 
+// maxName bounds the ID and the name of a call, in bytes. Those of the vendors have at most 64.
+const maxName = 256
+
 // A Builder puts an answer together from its stream. It is for the providers.
 type Builder struct {
 	Usage  Usage
@@ -261,8 +264,11 @@ func (b *Builder) Answer(ctx context.Context, err error) (Answer, error) {
 	seen := map[string]bool{}
 	for _, c := range b.calls {
 		// Some servers give no IDs, or one for all. A result has to find its call.
-		if c.ID == "" || seen[c.ID] {
+		if c.ID == "" || seen[c.ID] || len(c.ID) > maxName {
 			c.ID, a.Native = "call_"+strings.ToLower(rand.Text()[:16]), nil
+		}
+		if len(c.Name) > maxName { // there is no such tool, and it is shown
+			c.Name, a.Native = strings.ToValidUTF8(c.Name[:maxName], ""), nil
 		}
 		seen[c.ID] = true
 		c.Call.Args = c.args.String()

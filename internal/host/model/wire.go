@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -93,9 +94,15 @@ func (w *watch) RoundTrip(req *http.Request) (*http.Response, error) {
 		defer resp.Body.Close()
 		return nil, refused(resp)
 	}
-	if kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); kind == "text/html" {
+	switch kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); kind {
+	case "text/html":
 		resp.Body.Close()
 		return nil, &Error{Reason: Protocol, Status: resp.StatusCode, Code: "web_page", Detail: "a web page came in place of an answer: the address may be wrong, or a proxy asks for a login"}
+	case "application/json":
+		defer resp.Body.Close()
+		e := refused(resp)
+		e.Reason, e.Code = Protocol, cmp.Or(e.Code, "no_stream")
+		return nil, e
 	}
 	return resp, nil
 }

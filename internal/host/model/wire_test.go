@@ -475,10 +475,13 @@ func TestKeyIsStruckAndPagesAreTold(t *testing.T) {
 			case 5:
 				w.Header().Set("Content-Type", "text/html; charset=utf-8")
 				io.WriteString(w, "<html>log in</html>")
+			case 6:
+				w.Header().Set("Content-Type", "application/json")
+				io.WriteString(w, `{"choices":[{"message":{"content":"hi"}}]}`)
 			}
 		})
 		p, ctx := ask(t, d, s.URL, model.Timing{})
-		for n := range 5 {
+		for n := range 6 {
 			_, err := p.Stream(ctx, question, nil)
 			var e *model.Error
 			if !errors.As(err, &e) {
@@ -493,6 +496,9 @@ func TestKeyIsStruckAndPagesAreTold(t *testing.T) {
 					t.Errorf("%d: %q %q", n, e.Code, e.Detail)
 					break
 				}
+			}
+			if n == 5 && (e.Reason != model.Protocol || e.Code != "no_stream" || e.Temporary()) {
+				t.Errorf("%#v", e)
 			}
 			if n == 4 && (e.Reason != model.Protocol || e.Code != "web_page" || e.Temporary()) {
 				t.Errorf("%#v", e)
