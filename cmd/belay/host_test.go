@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -171,6 +172,13 @@ func TestSignalsEndARun(t *testing.T) {
 			}
 			if result != "uncertain" {
 				t.Errorf("the result of the call is %q", result)
+			}
+			if c.args[1] != "--json" {
+				want := regexp.MustCompile(`(?m)^  I begin\.\nbelay: exec_command trap .*`)
+				end := regexp.MustCompile(`belay: exec_command trap .* -> uncertain\nbelay: ended with the run: [a-z2-7]+ trap .*\nbelay: stopped by SIGINT\nbelay: belay -r [a-z2-7]{16} goes on with this conversation; .*\n$`)
+				if s := stderr.String(); !want.MatchString(s) || !end.MatchString(s) || out.Len() > 0 {
+					t.Errorf("%s%s", out.String(), s)
+				}
 			}
 			if strings.HasPrefix(c.name, "json") {
 				for line := range bytes.Lines(out.Bytes()) {

@@ -153,10 +153,30 @@ func (h *host) carryOut(ctx context.Context, which stream.Which, task stream.Tas
 	} else {
 		report, err = stream.Print(ctx, config, task, screen{h.program}, h.err)
 	}
+	err = h.ended(report, err)
+	if asJSON {
+		return err
+	}
+	if ctx.Err() != nil {
+		fmt.Fprintln(h.err, "belay:", context.Cause(ctx))
+	}
+	var e *exit
+	if errors.As(err, &e) && e.err != nil { // the way on is the last line
+		fmt.Fprintln(h.err, "belay:", e.err)
+		err = &exit{code: e.code}
+	}
+	if way := h.wayOn(report); way != "" {
+		fmt.Fprintln(h.err, "belay:", way)
+	}
+	return err
+}
+
+// ended is the exit of a task.
+func (h *host) ended(report stream.Report, err error) error {
 	var refused *stream.Refusal
 	switch {
 	case errors.Is(err, stream.ErrReader) && !readerLeft(err):
-		return err
+		return &exit{exitFailed, err}
 	case errors.Is(err, stream.ErrReader) && report.Aborted:
 		return &exit{code: exitFailed} // its reader knows
 	case errors.Is(err, stream.ErrReader):
@@ -165,10 +185,23 @@ func (h *host) carryOut(ctx context.Context, which stream.Which, task stream.Tas
 	case err != nil:
 		return err
 	}
-	if u := report.Usage; !asJSON && u.Input+u.Output > 0 {
-		fmt.Fprintf(h.err, "belay: %d tokens in, %d out\n", u.Input, u.Output)
-	}
 	return verdict(report)
+}
+
+// wayOn says how to go on, and what it cost; "" where nothing was said.
+func (h *host) wayOn(r stream.Report) string {
+	tokens := ""
+	if u := r.Usage; u.Input+u.Output > 0 {
+		tokens = fmt.Sprintf("%d tokens in, %d out", u.Input, u.Output)
+	}
+	if r.Conversation == "" || h.conversationsDir() == "" { // it is not kept
+		return tokens
+	}
+	way := "belay -r " + r.Conversation + " goes on with this conversation"
+	if tokens != "" {
+		way += "; " + tokens
+	}
+	return way
 }
 
 // screen is standard output for a text of the model.

@@ -2,7 +2,6 @@ package stream
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"strings"
 	"sync"
@@ -10,8 +9,7 @@ import (
 
 	"github.com/belayhq/belay/approve"
 	"github.com/belayhq/belay/internal/host/agent"
-	"github.com/belayhq/belay/internal/termtext"
-	"github.com/belayhq/belay/tool"
+	"github.com/belayhq/belay/internal/host/model"
 )
 
 // A Task is one prompt that is carried out to its end.
@@ -27,21 +25,31 @@ type Task struct {
 // A Report is what came of a Task.
 type Report struct {
 	agent.Outcome
+	// Conversation is the ID by which it can be gone on with; "" where nothing was said.
+	Conversation string
 	// Waited is true where background runs were ended because Wait was over: the model was
 	// not told how they came out.
 	Waited bool
 	// Ended says that something could not be seen to end.
 	Ended error
+
+	left []process // that ran at the end
 }
 
-// Print carries a task out and writes the final answer to out. What happens on the way is
-// told to progress, a line for each thing, fit for a terminal. The answer is written as
-// it is: it is for the caller to clean it for a terminal.
+// whole tells whether the text is the model's final answer, and all of it.
+func (r Report) whole() bool {
+	return r.Err == nil && r.Limit == "" && !r.Waited && !r.Aborted && r.Stop != model.Length && r.Stop != model.Filtered
+}
+
+// Print carries a task out and writes the final answer to out, whole or not at all. What
+// happens on the way is told to progress, fit for a terminal, with what the model says
+// before its final answer, or in place of one. The answer is written as it is: it is for the
+// caller to clean it for a terminal.
 //
 // The error is that of opening the conversation, ctx.Err(), or one that wraps ErrReader and
 // the error of the Write; in the last two the report says how far it came.
 func Print(ctx context.Context, c Config, t Task, out, progress io.Writer) (Report, error) {
-	p := &teller{out: progress, turn: newPhase()}
+	p := newTeller(progress)
 	ears := Ears{Event: p.tell, Notify: t.Notify}
 	var talk *Talk // is set before anybody is asked
 	if t.Asker != nil {
@@ -51,11 +59,22 @@ func Print(ctx context.Context, c Config, t Task, out, progress io.Writer) (Repo
 	if talk, err = c.Open(ctx, c.Which, ears); err != nil {
 		return Report{}, err
 	}
+	p.armed = talk.Suite.Armed
 	for _, n := range talk.Notes {
 		p.line("%s", n)
 	}
 	report, err := t.carryOut(ctx, talk, p.turn, nil)
-	if err != nil {
+	if err != nil || !report.whole() {
+		p.rest()
+	}
+	for _, left := range report.left {
+		if report.Ended != nil {
+			p.line("ran when the run ended: %s %s", left.ID, short(left.Command))
+		} else {
+			p.line("ended with the run: %s %s", left.ID, short(left.Command))
+		}
+	}
+	if err != nil || !report.whole() {
 		return report, err
 	}
 	text := report.Text
@@ -139,8 +158,12 @@ func (t Task) carryOut(ctx context.Context, talk *Talk, turn *phase, o *outbox) 
 	if o != nil {
 		defer o.Hurry()()
 	}
+	r.left = processes(talk)
 	r.Ended = talk.Close()
 	r.Outcome = talk.Agent.Outcome()
+	if len(talk.Agent.Messages()) > 0 {
+		r.Conversation = talk.ID
+	}
 	switch {
 	case ctx.Err() != nil:
 		return r, ctx.Err()
@@ -226,49 +249,4 @@ func (p *phase) now() (idle bool, changed <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.idle, p.changed
-}
-
-// inTurn asks behind what led to the question, and lets nothing be told while it stands: both
-// may be on one terminal.
-type inTurn struct {
-	approve.Asker
-	teller *teller
-	told   func(context.Context)
-}
-
-func (a inTurn) Ask(ctx context.Context, p tool.Prompt) (bool, error) {
-	soon, cancel := context.WithTimeout(ctx, behind)
-	a.told(soon)
-	cancel()
-	a.teller.mu.Lock()
-	defer a.teller.mu.Unlock()
-	return a.Asker.Ask(ctx, p)
-}
-
-// A teller tells what happens in words, one line for each thing. What ended the run is in the
-// report.
-type teller struct {
-	mu   sync.Mutex
-	out  io.Writer
-	turn *phase
-}
-
-func (p *teller) line(format string, args ...any) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	fmt.Fprintf(p.out, "belay: "+format+"\n", args...)
-}
-
-func (p *teller) tell(e agent.Event) {
-	p.turn.see(e)
-	switch e.Type {
-	case agent.ToolStart:
-		p.line("%s %s", termtext.Escape(e.Tool), e.Preview)
-	case agent.ToolEnd:
-		if e.Code != "" {
-			p.line("%s", e.Code)
-		}
-	case agent.Noticed:
-		p.line("%s has ended", e.SessionID)
-	}
 }

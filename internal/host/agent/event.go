@@ -38,7 +38,7 @@ type Event struct {
 	Preview   string         // ToolStart: what it is about, escaped, at most 160 characters
 	Kind      string         // ToolEnd: result, refused, failed or uncertain
 	Code      string         // ToolEnd: of an error; Failed: see Code
-	Facts     map[string]any // ToolEnd: the header of the result, or the facts of the error
+	Facts     map[string]any // ToolEnd: the header of the result, or the facts of the error; Noticed: of the message, not marshalled
 	SessionID string         // Noticed
 	Steer     []string       // Queue: what waits
 	FollowUp  []string       // Queue

@@ -363,7 +363,7 @@ func (r *run) deliver(messages []coding.Message) (any bool, err error) {
 		}
 		any = true
 		r.suite.Delivered(messages[i : i+1])
-		r.events.put(r.ctx, Event{Type: Noticed, SessionID: m.SessionID, Text: valid(m.Text)})
+		r.events.put(r.ctx, Event{Type: Noticed, SessionID: m.SessionID, Text: valid(m.Text), Facts: header(m.Text)})
 	}
 	return any, nil
 }
