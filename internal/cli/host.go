@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -167,6 +169,11 @@ func (h *host) open(_ context.Context, which stream.Which, ears stream.Ears) (ta
 			return nil, &stream.Refusal{Code: "not_found", Text: "there is no conversation about this root yet"}
 		}
 	}
+	if which.ID == "" { // else the one that is open would be left for one that cannot be begun
+		if err := h.kept.Try(); err != nil {
+			return nil, err
+		}
+	}
 	kept := h.kept.New(suite.Root())
 	var history []transcript.Entry
 	if which.ID != "" {
@@ -183,7 +190,7 @@ func (h *host) open(_ context.Context, which stream.Which, ears stream.Ears) (ta
 			kept.Close()
 			return nil, &stream.Refusal{Code: "other_root", Text: "conversation " + which.ID + " is about another root: start belay with --root " + inert(root)}
 		}
-		talk.Notes = append(talk.Notes, repaired(repair)...)
+		talk.Notes = append(talk.Notes, repaired(repair, history)...)
 	}
 	talk.ID = kept.ID()
 	talk.Agent = agent.New(agent.Config{
@@ -234,13 +241,26 @@ func closeTalk(a *agent.Agent, suite *coding.Suite, kept *transcript.Transcript)
 	return cmp.Or(a.Close(), closed, kept.Close())
 }
 
-// repaired says what a crash left of a conversation.
-func repaired(r transcript.Repair) (notes []string) {
+// maxLost bounds the calls that are named when a crash is told of.
+const maxLost = 16
+
+// repaired says what a crash left of a conversation: a line for each call that had no result.
+func repaired(r transcript.Repair, history []transcript.Entry) (notes []string) {
 	if r.Dropped > 0 {
 		notes = append(notes, fmt.Sprintf("the last line of the conversation was cut off by a crash: %d bytes were dropped", r.Dropped))
 	}
-	if n := len(r.Closed); n > 0 {
-		notes = append(notes, fmt.Sprintf("%d calls had no result when belay ended: they are closed as uncertain, and not made again", n))
+	for i, id := range r.Closed {
+		if i == maxLost {
+			return append(notes, fmt.Sprintf("%d more calls had no result", len(r.Closed)-i))
+		}
+		about := "a call"
+		for _, e := range slices.Backward(history) { // an ID may have been there before
+			if e.Type == transcript.Call && e.CallID == id {
+				about = strings.TrimSpace(inert(e.Tool) + " " + agent.Preview(e.Args))
+				break
+			}
+		}
+		notes = append(notes, about+": it had no result when belay ended; it is closed as uncertain, and not made again")
 	}
 	return notes
 }

@@ -256,18 +256,21 @@ func encode(v any) []byte {
 		return []byte(`{"type":"error","code":"internal","message":"an event could not be encoded"}` + "\n")
 	}
 	line := b.Bytes()
-	if !hasC1(line) {
+	if !hasC1(line) && bytes.IndexByte(line, 0x7f) < 0 {
 		return line
 	}
 	// U+0085 is the end of a line to some readers, and others of its kind act on a terminal.
 	escaped := make([]byte, 0, len(line)+len(line)/8)
 	for i := 0; i < len(line); i++ {
-		if line[i] == 0xc2 && line[i+1] < 0xa0 { // the line is valid UTF-8
-			escaped = fmt.Appendf(escaped, `\u00%02x`, line[i+1])
+		switch {
+		case line[i] == 0x7f:
+			escaped = append(escaped, `\u007f`...)
+		case line[i] == 0xc2 && line[i+1] < 0xa0: // the line is valid UTF-8
 			i++
-			continue
+			escaped = fmt.Appendf(escaped, `\u00%02x`, line[i])
+		default:
+			escaped = append(escaped, line[i])
 		}
-		escaped = append(escaped, line[i])
 	}
 	return escaped
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -34,10 +35,11 @@ func TestLinesEndAtLineFeedsOnly(t *testing.T) {
 
 func FuzzEncodedLineIsOneLine(f *testing.F) {
 	f.Add("a\u2028\u0085\n")
+	f.Add("a\x7fb\x00")
 	f.Add("\\\u0085\u00c2\u00a0\u0080")
 	f.Fuzz(func(t *testing.T, s string) {
 		line := encode(map[string]string{"text": s, s: ""})
-		if bytes.ContainsAny(line[:len(line)-1], "\n\r\v\f\u2028\u2029\u0085") || !utf8.Valid(line) {
+		if bytes.ContainsAny(line, "\u2028\u2029") || bytes.ContainsFunc(line[:len(line)-1], unicode.IsControl) || !utf8.Valid(line) {
 			t.Fatalf("%q", line)
 		}
 		if !json.Valid(line) {

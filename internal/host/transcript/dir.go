@@ -41,6 +41,23 @@ func (d *Dir) New(root string) *Transcript {
 	return &Transcript{dir: d, id: strings.ToLower(rand.Text()[:16]), root: root}
 }
 
+// Try tells whether a conversation could be begun now. It makes the folder, and leaves no file. The
+// error is an *Error.
+func (d *Dir) Try() error {
+	if err := os.MkdirAll(d.path, 0o700); err != nil {
+		return unmade(wrap(err, ""))
+	}
+	f, err := os.CreateTemp(d.path, ".try-*")
+	if err != nil {
+		return unmade(wrap(err, ""))
+	}
+	f.Close()
+	if err := os.Remove(f.Name()); err != nil {
+		return wrap(err, "")
+	}
+	return nil
+}
+
 // begin makes the file with its first line, on the disk.
 func (t *Transcript) begin() (err error) {
 	if err := os.MkdirAll(t.dir.path, 0o700); err != nil {

@@ -584,3 +584,22 @@ func TestLastIsTheLast(t *testing.T) {
 		}
 	}
 }
+
+// Try tells early what Append would say late, and leaves nothing.
+func TestTry(t *testing.T) {
+	t.Parallel()
+	base := t.TempDir()
+	d := In(filepath.Join(base, "a", "b"))
+	must(t, d.Try())
+	if left, err := os.ReadDir(d.path); err != nil || len(left) != 0 {
+		t.Errorf("%v, %v", left, err)
+	}
+	file := filepath.Join(base, "file")
+	must(t, os.WriteFile(file, nil, 0o600))
+	for _, path := range []string{file, filepath.Join(file, "b")} {
+		var e *Error
+		if err := In(path).Try(); !errors.As(err, &e) {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}
