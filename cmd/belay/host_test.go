@@ -267,11 +267,33 @@ func TestResumeAfterAKill_C3(t *testing.T) {
 	if err := again.Run(); err != nil || out.String() != "I look first.\n" {
 		t.Errorf("%v: %s%s", err, out.String(), stderr.String())
 	}
-	if !strings.Contains(stderr.String(), "closed as uncertain") {
+	if note := "belay: exec_command echo x >> times; echo $$ > pid; exec sleep 300: it had no result when belay ended; it is closed as uncertain, and not made again\n"; !strings.Contains(stderr.String(), note) {
 		t.Errorf("it was not told: %s", stderr.String())
 	}
 	if b, _ := os.ReadFile(filepath.Join(h.dir, "times")); string(b) != "x\n" {
 		t.Errorf("it ran again: %q", b)
+	}
+}
+
+// C3: what a killed belay left is told by each form that goes on with it.
+func TestAKillIsTold_C3(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{{"run", "--json", "-c", "go on"}, {"rpc", "-c"}, {"rpc"}} {
+		h := newHosted(t)
+		run := h.belay(`{"calls":[{"name":"shell","args":{"argv":["sh","-c","echo $$ > pid; exec sleep 300"]}},{"name":"shell\u001b[2J","args":{}}]}`, "run", "go")
+		if err := run.Start(); err != nil {
+			t.Fatal(err)
+		}
+		pid := h.pid("pid")
+		run.Process.Kill()
+		run.Wait()
+		h.gone(pid)
+		again := h.belay(`{"text":"I look first."}`, args...)
+		again.Stdin = strings.NewReader(`{"id":1,"type":"resume","last":true}` + "\n")
+		out, err := again.Output()
+		if note := `"notes":["shell sh -c echo $$ > pid; exec sleep 300: it had no result when belay ended; it is closed as uncertain, and not made again"]`; err != nil || !strings.Contains(string(out), note) {
+			t.Errorf("%v: %v: %s", args, err, out)
+		}
 	}
 }
 

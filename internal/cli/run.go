@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -194,7 +195,7 @@ func (h *host) wayOn(r stream.Report) string {
 	if u := r.Usage; u.Input+u.Output > 0 {
 		tokens = fmt.Sprintf("%d tokens in, %d out", u.Input, u.Output)
 	}
-	if r.Conversation == "" || h.conversationsDir() == "" { // it is not kept
+	if r.Conversation == "" || filepath.Dir(h.kept.Path(r.Conversation)) != h.conversationsDir() { // it is not kept
 		return tokens
 	}
 	way := "belay -r " + r.Conversation + " goes on with this conversation"

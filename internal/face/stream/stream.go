@@ -35,8 +35,8 @@ const Protocol = 1
 type Talk struct {
 	Agent *agent.Agent
 	Suite *coding.Suite
-	ID    string // of the conversation
-	Notes []string
+	ID    string   // of the conversation
+	Notes []string // what the user has to know of how it was found
 	// Entries gives what was said and done so far, in order, until each returns an error.
 	Entries func(each func(transcript.Entry) error) error
 	// Close ends the agent, the processes and the transcript, in this order and each in
@@ -75,10 +75,12 @@ type hello struct {
 	Version      string `json:"version"`
 	Conversation string `json:"conversation"`
 	Root         string `json:"root"`
+	// Notes tell what the user has to know of how the conversation was found.
+	Notes []string `json:"notes"`
 }
 
 func (c Config) hello(t *Talk) hello {
-	return hello{"hello", Protocol, c.Version, t.ID, t.Suite.Root()}
+	return hello{"hello", Protocol, c.Version, t.ID, t.Suite.Root(), append([]string{}, t.Notes...)}
 }
 
 // ErrReader says that the output could not be written: as a rule, that its reader left.

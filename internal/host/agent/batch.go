@@ -75,7 +75,7 @@ func (r *run) batch(calls []model.Call, refuse *tool.Error) error {
 	start := func(i int, refuse *tool.Error) {
 		slots <- struct{}{}
 		c := calls[i]
-		r.events.put(r.ctx, Event{Type: ToolStart, CallID: c.ID, Tool: c.Name, Preview: preview(c)})
+		r.events.put(r.ctx, Event{Type: ToolStart, CallID: c.ID, Tool: c.Name, Preview: Preview(c.Args)})
 		group.Go(func() {
 			defer func() { <-slots }()
 			results[i], errs[i] = r.call(c, refuse)
@@ -213,10 +213,11 @@ var about = []string{"cmd", "argv", "path", "session_id", "session_ids"}
 
 const previewRunes = 160
 
-// preview is what a call is about, for human eyes, from what the model wrote.
-func preview(c model.Call) string {
+// Preview is what a call is about, for human eyes, from the arguments as the model wrote them:
+// escaped, at most 160 characters.
+func Preview(written string) string {
 	var args map[string]json.RawMessage
-	if json.Unmarshal([]byte(c.Args), &args) == nil {
+	if json.Unmarshal([]byte(written), &args) == nil {
 		for _, name := range about {
 			raw, ok := args[name]
 			if !ok {
@@ -235,7 +236,7 @@ func preview(c model.Call) string {
 			return ""
 		}
 	}
-	return termtext.Preview(c.Args, previewRunes)
+	return termtext.Preview(written, previewRunes)
 }
 
 // maxHeader bounds what is read as the header of a result, in bytes.

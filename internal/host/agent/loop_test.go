@@ -626,11 +626,11 @@ func TestPreview(t *testing.T) {
 		`{"n":1}`:        {Name: "x", Args: `{"n":1}`},
 		``:               {Name: "exec_list", Args: "{}"},
 	} {
-		if got := preview(c); got != want {
+		if got := Preview(c.Args); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
-	if got := preview(model.Call{Args: `{"cmd":"` + strings.Repeat("x", 10_000) + `"}`}); len([]rune(got)) != previewRunes {
+	if got := Preview(`{"cmd":"` + strings.Repeat("x", 10_000) + `"}`); len([]rune(got)) != previewRunes {
 		t.Errorf("%d", len(got))
 	}
 }
