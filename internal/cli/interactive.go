@@ -100,12 +100,12 @@ func (s *session) run(which stream.Which) error {
 		return err
 	}
 	defer func() {
-		id, said := s.talk.ID, len(s.talk.Agent.Messages()) > 0
+		id := s.talk.ID
 		s.screen.noInput()
 		if err := s.talk.Close(); err != nil {
 			s.screen.aside("belay: " + oneLine(err))
 		}
-		if said {
+		if len(s.talk.Agent.Messages()) > 0 {
 			s.screen.aside("belay -r " + id + " goes on with this conversation")
 		}
 	}()
@@ -420,7 +420,7 @@ func (s *session) tell(e agent.Event) {
 	case agent.ToolStart:
 		s.screen.aside("  " + inert(e.Tool) + " " + inert(e.Preview))
 	case agent.ToolEnd:
-		if w := endOfCall(e); w != "" {
+		if w := stream.Outcome(e); w != "" {
 			s.screen.aside("    " + w)
 		}
 	case agent.Noticed: // its text is the model's, and not shown
@@ -436,21 +436,6 @@ func (s *session) tell(e agent.Event) {
 		}
 		s.changes()
 	}
-}
-
-// endOfCall is what a user wants to know of the end of a call, or "".
-func endOfCall(e agent.Event) string {
-	if e.Code != "" {
-		return inert(e.Code)
-	}
-	var parts []string
-	if status, _ := e.Facts["status"].(string); status != "" && status != "exited" {
-		parts = append(parts, inert(status))
-	}
-	if code := fmt.Sprint(e.Facts["exit_code"]); e.Facts["exit_code"] != nil && code != "0" {
-		parts = append(parts, "exit code "+inert(code))
-	}
-	return strings.Join(parts, ", ")
 }
 
 // dialog gives the terminal to a question: what is typed is its answer, and nothing else is

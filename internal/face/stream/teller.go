@@ -71,7 +71,7 @@ func (p *teller) tell(e agent.Event) {
 	case agent.ToolEnd:
 		c := p.calls[e.CallID]
 		delete(p.calls, e.CallID)
-		how := outcome(e)
+		how := Outcome(e)
 		if id, _ := e.Facts["session"].(string); id != "" && c.tool == "exec_command" && e.Facts["status"] == "running" {
 			p.sessions[id] = c.preview
 			how = "runs on as " + termtext.Escape(id)
@@ -85,7 +85,7 @@ func (p *teller) tell(e agent.Event) {
 		}
 	case agent.Noticed:
 		p.flush()
-		how := outcome(e)
+		how := Outcome(e)
 		if how == "" {
 			how = "exit code 0"
 		}
@@ -133,9 +133,9 @@ func short(s string) string {
 	return s
 }
 
-// outcome is what a user wants to know of an end that is not plainly a success, escaped; ""
-// where it is.
-func outcome(e agent.Event) string {
+// Outcome is what a user wants to know of the end of a call or a process, on one line that is
+// escaped and bounded; "" where it is plainly a success.
+func Outcome(e agent.Event) string {
 	var parts []string
 	if e.Code != "" {
 		parts = append(parts, termtext.Escape(e.Code))
