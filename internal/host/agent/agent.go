@@ -276,12 +276,12 @@ func (a *Agent) full(text string) bool {
 	return len(a.steer)+len(a.followUp) >= MaxQueued || n > 2*MaxText
 }
 
-// prompt begins a run. Texts that an error left in the queues come with it: steers before
-// it, follow-ups after it. a.mu is held, and there is no run.
+// prompt begins a run. Texts that an error left come with it: those of the run before and steers
+// before it, follow-ups after it. a.mu is held, and there is no run.
 func (a *Agent) prompt(text string) {
 	a.suite.NewTask() // D2: it is taken up
 	a.outcomeSoFar = Outcome{}
-	a.said = append(a.steer, valid(text))
+	a.said = slices.Concat(a.said, a.steer, []string{valid(text)})
 	if len(a.steer) > 0 {
 		a.steer = nil
 		a.tellQueue()

@@ -112,4 +112,29 @@ func TestTextsOutliveTheAgent(t *testing.T) {
 		defer h.Agent.mu.Unlock()
 		h.unkept = nil // told; the end of the test closes it again
 	})
+	t.Run("a run that could not begin", func(t *testing.T) {
+		t.Parallel()
+		before := newHost(t, []m{{"text": "x"}})
+		before.does("start")
+		h := before.resume([]m{{"text": "here"}})
+		good := h.config.Transcript
+		bad := h.dir.New(h.root)
+		bad.Close()
+		h.history.transcript = bad // the model cannot be told that it was resumed
+		for _, text := range []string{"one", "two"} {
+			h.prompt(text)
+			if o := h.settle(); o.Err == nil || o.Requests > 0 {
+				t.Fatalf("%+v", o)
+			}
+		}
+		h.history.transcript = good
+		if err := h.Close(); err != nil {
+			t.Error(err)
+		}
+		texts := ""
+		for _, e := range h.entries() {
+			texts += e.Text + ";"
+		}
+		h.is("transcript", texts, "start;x;;one;two;")
+	})
 }
