@@ -290,10 +290,13 @@ func (r *run) boundary(b coding.Boundary) (more bool, err error) {
 	}
 	more, err = r.deliver(messages)
 	for i, text := range texts {
-		if err == nil {
-			err = r.history.tell(transcript.Entry{Type: transcript.User, Text: text})
+		aborted := r.ctx.Err() != nil
+		if err == nil || aborted { // what was taken up before an abort was said: nothing begins with it behind that
+			if e := r.history.tell(transcript.Entry{Type: transcript.User, Text: text}); e != nil {
+				err = e
+			}
 		}
-		if err != nil { // they wait for the user's next word
+		if err != nil && !aborted { // they wait for the user's next word
 			r.mu.Lock()
 			r.steer = append(texts[i:], r.steer...)
 			r.tellQueue()
