@@ -53,7 +53,7 @@ func TestBackgroundWakesOnce_D1(t *testing.T) {
 			// On a machine that is busy enough the second end comes later than belay waits for more
 			// of them. Then each is told by itself, and it is tried again.
 			for round := 1; ; round++ {
-				if round > 4 {
+				if round > 20 {
 					t.Fatal("they never come together")
 				}
 				a, b := k.proc(fmt.Sprint("A", round)), k.proc(fmt.Sprint("B", round))
