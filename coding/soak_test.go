@@ -57,7 +57,9 @@ func TestSoak(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	var uncertain, done atomic.Int64
+	// unproven are ends that belay could not prove in the 3 s that it has for that (S2), and told
+	// so: on a machine with twenty times its work there are some. Nothing of them is left, either.
+	var uncertain, unproven, done atomic.Int64
 	var all sync.WaitGroup
 	const workers = 32 // most of a command's time is that of its own sleeps
 	for worker := range workers {
@@ -78,6 +80,8 @@ func TestSoak(t *testing.T) {
 					done.Add(1)
 				case errors.As(err, &e) && (e.Code == tool.UncertainOutcome || e.Code == tool.Cancelled) && errors.Is(err, context.Canceled):
 					uncertain.Add(1)
+				case errors.As(err, &e) && e.Code == tool.UncertainOutcome:
+					unproven.Add(1)
 				default:
 					t.Errorf("%s: %v", args, err)
 				}
@@ -122,14 +126,19 @@ func TestSoak(t *testing.T) {
 				}
 				s.checkLog(t, id, want.Bytes())
 			case r.IntN(2) == 0:
-				if _, data, e = do(t, s, "exec_kill", map[string]any{"session_id": id, "grace_ms": r.IntN(300)}); e != nil || data["cleanup_completed"] != true {
-					t.Errorf("killing %s: %v %v", cmd, e, data["cleanup_completed"])
+				if _, data, e = do(t, s, "exec_kill", map[string]any{"session_id": id, "grace_ms": r.IntN(300)}); e != nil {
+					t.Errorf("killing %s: %v", cmd, e)
+				} else if data["cleanup_completed"] != true {
+					unproven.Add(1)
 				}
 			}
 		})
 	}
 	all.Wait()
-	t.Logf("%d commands gave a result, %d were cancelled", done.Load(), uncertain.Load())
+	t.Logf("%d commands gave a result, %d were cancelled, %d ends were not proven", done.Load(), uncertain.Load(), unproven.Load())
+	if n := unproven.Load(); n > int64(commands+sessions)/500 {
+		t.Errorf("%d ends were not proven", n)
+	}
 	if done.Load() == 0 {
 		t.Error("not one command gave a result")
 	}
