@@ -21,6 +21,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -60,10 +61,10 @@ type Table struct {
 
 	mu       sync.Mutex
 	jobs     map[string]*Job
-	finished []*Job              // oldest end first
-	owned    map[*proc.Proc]*Job // all that run; nil for what has no ID
-	starting int                 // between the check of the limit and the entry in owned
-	idle     sync.Cond           // starting or owned became less
+	finished []*Job                 // oldest end first
+	owned    map[*proc.Proc]*Job    // all that run; nil for what has no ID
+	starting map[chan struct{}]bool // between the check of the limit and the entry in owned; closed behind it
+	idle     sync.Cond              // starting or owned became less
 	closed   bool
 
 	messages // under mu
@@ -79,7 +80,7 @@ func New(l Limits) (*Table, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &Table{limits: l, logs: logs, mark: randomID(), jobs: map[string]*Job{}, owned: map[*proc.Proc]*Job{}}
+	t := &Table{limits: l, logs: logs, mark: randomID(), jobs: map[string]*Job{}, owned: map[*proc.Proc]*Job{}, starting: map[chan struct{}]bool{}}
 	t.idle.L = &t.mu
 	t.queue, t.news = delivery.New(0), make(chan struct{}, 1)
 	return t, nil
@@ -113,7 +114,7 @@ func (t *Table) Launch(ctx context.Context, s proc.Spec) (*proc.Proc, error) {
 // launch starts a process, as that of a job unless j is nil.
 func (t *Table) launch(ctx context.Context, s proc.Spec, j *Job, job Spec) (*proc.Proc, error) {
 	t.mu.Lock()
-	running := len(t.owned) + t.starting
+	running := len(t.owned) + len(t.starting)
 	switch {
 	case t.closed:
 		t.mu.Unlock()
@@ -126,7 +127,8 @@ func (t *Table) launch(ctx context.Context, s proc.Spec, j *Job, job Spec) (*pro
 		t.mu.Unlock()
 		return nil, err
 	}
-	t.starting++
+	begun := make(chan struct{})
+	t.starting[begun] = true
 	t.mu.Unlock()
 
 	// Each process has a mark of its own: by a common one the strays of another
@@ -138,7 +140,8 @@ func (t *Table) launch(ctx context.Context, s proc.Spec, j *Job, job Spec) (*pro
 
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.starting--
+	delete(t.starting, begun)
+	close(begun)
 	t.idle.Broadcast()
 	if err != nil {
 		t.forget(j)
@@ -205,8 +208,15 @@ func (t *Table) Find(id string) *Job {
 	return t.jobs[id]
 }
 
-// Jobs lists the sessions, the oldest first.
+// Jobs lists the sessions, the oldest first, with those that were being started when it was asked:
+// what such a process does can be seen before its start has returned here.
 func (t *Table) Jobs() []*Job {
+	t.mu.Lock()
+	starting := slices.Collect(maps.Keys(t.starting))
+	t.mu.Unlock()
+	for _, begun := range starting {
+		<-begun // soon: a start waits for nobody
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	all := make([]*Job, 0, len(t.jobs))
@@ -264,7 +274,7 @@ func (t *Table) awaitIdle(ctx context.Context) error {
 	defer stop()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for len(t.owned)+t.starting > 0 {
+	for len(t.owned)+len(t.starting) > 0 {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
