@@ -24,7 +24,7 @@ import (
 // SIGTERM, close and hold their pipes, with random kills and cancellations, nothing
 // is left: no process, zombie, descriptor, goroutine or file; and every byte was
 // delivered, retained or counted as omitted. 160 commands and 20 sessions, or
-// 10,000 and 200 with BELAY_TEST_LONG=1, which takes two to five minutes on two cores.
+// 10,000 and 200 with BELAY_TEST_LONG=1.
 //
 // It counts what the process holds, so it runs on its own.
 func TestSoak(t *testing.T) {
@@ -57,15 +57,12 @@ func TestSoak(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// unproven are ends that belay could not prove in the 3 s that it has for that (S2), and told
-	// so: on a machine with twenty times its work there are some. Nothing of them is left, either.
-	var uncertain, unproven, done atomic.Int64
+	var uncertain, done atomic.Int64
 	var all sync.WaitGroup
-	const workers = 32 // most of a command's time is that of its own sleeps
-	for worker := range workers {
+	for worker := range 8 {
 		all.Go(func() {
 			r := rand.New(rand.NewPCG(1, uint64(worker)))
-			for range commands / workers {
+			for range commands / 8 {
 				ctx, cancel := context.WithCancel(context.Background())
 				if r.IntN(10) == 0 {
 					cancel = sync.OnceFunc(cancel)
@@ -80,8 +77,6 @@ func TestSoak(t *testing.T) {
 					done.Add(1)
 				case errors.As(err, &e) && (e.Code == tool.UncertainOutcome || e.Code == tool.Cancelled) && errors.Is(err, context.Canceled):
 					uncertain.Add(1)
-				case errors.As(err, &e) && e.Code == tool.UncertainOutcome:
-					unproven.Add(1)
 				default:
 					t.Errorf("%s: %v", args, err)
 				}
@@ -126,19 +121,14 @@ func TestSoak(t *testing.T) {
 				}
 				s.checkLog(t, id, want.Bytes())
 			case r.IntN(2) == 0:
-				if _, data, e = do(t, s, "exec_kill", map[string]any{"session_id": id, "grace_ms": r.IntN(300)}); e != nil {
-					t.Errorf("killing %s: %v", cmd, e)
-				} else if data["cleanup_completed"] != true {
-					unproven.Add(1)
+				if _, data, e = do(t, s, "exec_kill", map[string]any{"session_id": id, "grace_ms": r.IntN(300)}); e != nil || data["cleanup_completed"] != true {
+					t.Errorf("killing %s: %v %v", cmd, e, data)
 				}
 			}
 		})
 	}
 	all.Wait()
-	t.Logf("%d commands gave a result, %d were cancelled, %d ends were not proven", done.Load(), uncertain.Load(), unproven.Load())
-	if n := unproven.Load(); n > int64(commands+sessions)/500 {
-		t.Errorf("%d ends were not proven", n)
-	}
+	t.Logf("%d commands gave a result, %d were cancelled", done.Load(), uncertain.Load())
 	if done.Load() == 0 {
 		t.Error("not one command gave a result")
 	}
