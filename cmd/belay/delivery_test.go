@@ -53,22 +53,24 @@ func TestBackgroundWakesOnce_D1(t *testing.T) {
 			// On a machine that is busy enough the second end comes later than belay waits for more
 			// of them. Then each is told by itself, and it is tried again.
 			for round := 1; ; round++ {
-				if round > 20 {
+				if round > 4 {
 					t.Fatal("they never come together")
 				}
 				a, b := k.proc(fmt.Sprint("A", round)), k.proc(fmt.Sprint("B", round))
-				q := k.begin(a.background(), b.start(`"stdin":"open","mode":"background"`, "read -r typed; sleep 0.03; exit 3"))
+				end, on := k.event(fmt.Sprint("end-", round), 2)
+				q := k.begin(a.start(`"mode":"background"`, on+"exit 0"), b.start(`"stdin":"open","mode":"background"`, "read -r typed; "+on+"exit 3"))
 				q.say("", b.use("write_stdin", `,"chars":"typed-by-the-model\n"`))
 				k.write(map[string]any{"type": "ui_response", "id": k.await("ui_request")["id"], "confirmed": true})
 				q = k.asked("write_stdin result")
 				if !strings.Contains(q.last("result"), "written_bytes=19") {
 					t.Errorf("%q", q.last("result"))
 				}
+				a.open("go-")
+				b.open("go-")
 				q.say("They run.")
 				k.said("They run.")
 
-				b.open("go-") // it ends 30 ms later
-				a.open("go-")
+				end()
 				first, second := "assistant notice:"+a.name, "assistant notice:"+b.name
 				q = k.asked(first+" notice:"+b.name, second+" notice:"+a.name, first, second)
 				together := len(q.news) == 3

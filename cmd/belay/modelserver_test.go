@@ -495,6 +495,23 @@ func (p *proc) line(more string) string {
 	return fmt.Sprintf("exec 9>alive-%[1]s; echo early-%[1]s; read -r x <go-%[1]s; echo late-%[1]s; %s", p.name, more)
 }
 
+// event is what so many commands wait for with the part of a command line that is returned, a line
+// for each.
+func (k *talk) event(name string, waiting int) (happen func(), wait string) {
+	k.t.Helper()
+	file := filepath.Join(k.cmd.Dir, name)
+	if err := syscall.Mkfifo(file, 0o600); err != nil {
+		k.t.Fatal(err)
+	}
+	// Open for both it waits for nobody, and who comes late finds a line too.
+	f, err := os.OpenFile(file, os.O_RDWR, 0)
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	k.t.Cleanup(func() { f.Close() })
+	return func() { io.WriteString(f, strings.Repeat("\n", waiting)) }, "read -r x <" + name + "; "
+}
+
 // start is the call that starts it: members are those of exec_command.
 func (p *proc) start(members, more string) ask {
 	return ask{"exec_command", fmt.Sprintf(`{"cmd":%s,"yield_time_ms":250,%s}`, quoted(p.line(more)), members)}

@@ -1,6 +1,9 @@
 package proc
 
-import "time"
+import (
+	"sync"
+	"time"
+)
 
 // endLeftovers cleans up after a program that exited by itself: what stayed in the session is
 // ended, what left it is only named (S2, S8).
@@ -34,16 +37,40 @@ func (p *Proc) endLeftovers() {
 
 // settle gives the last stage of a pipeline the time to take what the program wrote right before
 // its end: with "exec > >(tee log)" the shell is gone before tee has read. It waits until they are
-// gone, or until no output came for as long as a held pipe is waited for.
+// gone, or until no output came for as long as a held pipe is waited for. Where the machine has more
+// work than processors that time is each one's own time on a processor: what is only waiting for one
+// has not been silent. The patience for leftovers bounds it.
 func (p *Proc) settle(inside []*member) {
+	ran := make([]time.Duration, len(inside))
+	for i, m := range inside {
+		ran[i], _ = m.processor()
+	}
 	for {
 		m := firstAlive(inside)
-		until := earlier(p.lastOutput().Add(quiet), p.patience())
-		if m == nil || !time.Now().Before(until) {
+		now, patience := time.Now(), p.patience()
+		if m == nil || !now.Before(patience) {
 			return
 		}
-		p.waitMember(m, until)
+		until := p.lastOutput().Add(quiet)
+		if !now.Before(until) {
+			if !starved(inside, ran) {
+				return
+			}
+			until = now.Add(quiet / 5)
+		}
+		p.waitMember(m, earlier(until, patience))
 	}
+}
+
+// starved tells whether one of them wants a processor and has had less than quiet of it, beyond what
+// it had before.
+func starved(list []*member, before []time.Duration) bool {
+	for i, m := range list {
+		if now, wanted := m.processor(); wanted && now-before[i] < quiet {
+			return true
+		}
+	}
+	return false
 }
 
 // lastOutput is when the program last wrote something, but not before its end.
@@ -87,12 +114,13 @@ func (p *Proc) endOwned(first Signal, strays bool) (left []*member, proven bool)
 
 	start := time.Now()
 	if first != KILL && p.canAsk() {
-		// The list is made before anybody is signalled: while the parents live, their children can
-		// be told.
-		list, _ := p.survivors(want)
-		p.sendGroup(first)
+		list, _ := p.listBefore(want, func() { p.sendGroup(first) })
 		for _, m := range ours(list) {
-			tell(m)
+			if p.inGroup(m) { // has it already: a second one means something else to many programs
+				told = append(told, m)
+			} else {
+				tell(m)
+			}
 		}
 		hangUp := p.tty != nil && first != HUP
 		for {
@@ -107,7 +135,9 @@ func (p *Proc) endOwned(first Signal, strays bool) (left []*member, proven bool)
 				hangUp = false
 				p.sendGroup(HUP)
 				for _, m := range told {
-					m.send(HUP)
+					if !p.inGroup(m) {
+						m.send(HUP)
+					}
 				}
 				continue
 			}
@@ -139,7 +169,14 @@ func (p *Proc) endOwned(first Signal, strays bool) (left []*member, proven bool)
 	pause := 10 * time.Millisecond
 	for killed := false; ; killed = true {
 		gone := p.isGone() // before the list: while the program lives it can add to it
-		list, err := p.survivors(want)
+		list, err := p.listBefore(want, func() {
+			p.sendGroup(KILL)
+			for _, m := range told {
+				if strays || !m.stray {
+					m.send(KILL)
+				}
+			}
+		})
 		list = merge(list, told)
 		told = nil
 		rest := 0
@@ -148,10 +185,13 @@ func (p *Proc) endOwned(first Signal, strays bool) (left []*member, proven bool)
 				rest++
 			}
 		}
-		if gone && rest == 0 && err != errBusy || killed && !time.Now().Before(giveUp) {
+		if gone && rest == 0 && err != errBusy {
 			return list, err == nil
 		}
-		p.sendGroup(KILL)
+		// A program that ended during the look is worth one more, which can be the last.
+		if killed && !time.Now().Before(giveUp) && gone == p.isGone() {
+			return list, err == nil
+		}
 		for _, m := range list {
 			if strays || !m.stray {
 				m.send(KILL)
@@ -169,6 +209,18 @@ func (p *Proc) endOwned(first Signal, strays bool) (left []*member, proven bool)
 		}
 		told = list
 	}
+}
+
+// listBefore lists who is owned before they are signalled: while the parents live, their children
+// can be told. It calls signal once. That does not wait for the list longer than signalDelay: on a
+// machine with far too much work a look takes seconds.
+func (p *Proc) listBefore(want scope, signal func()) ([]*member, error) {
+	signal = sync.OnceFunc(signal)
+	t := time.AfterFunc(signalDelay, signal)
+	list, err := p.survivors(want)
+	t.Stop()
+	signal()
+	return list, err
 }
 
 func earlier(a, b time.Time) time.Time {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -127,6 +128,36 @@ func TestStoppedProgramIsAsked(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 	goneSoon(t, child)
+}
+
+func init() {
+	helpers["count-int"] = func([]string) {
+		told := make(chan os.Signal, 10)
+		signal.Notify(told, os.Interrupt)
+		fmt.Println("up")
+		<-told
+		time.Sleep(300 * time.Millisecond)
+		fmt.Println("told", 1+len(told))
+	}
+}
+
+// S2: each process is asked once, also those beside the program: to many a second INT means to drop
+// everything.
+func TestEachIsAskedOnce(t *testing.T) {
+	t.Parallel()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{"exec $0 helper:count-int", "$0 helper:count-int & trap : INT; wait; wait", "set -m; $0 helper:count-int & trap : INT; wait; wait"} {
+		s, out := command(t, "bash", "-c", line, self)
+		p := start(t, s)
+		eventually(t, "start", func() bool { return out.stdout() == "up\n" })
+		p.End(INT, time.Minute)
+		if e := await(t, p); out.stdout() != "up\ntold 1\n" || !e.Cleaned {
+			t.Errorf("%s: %+v %q", line, e, out.stdout())
+		}
+	}
 }
 
 // INT as the first step; KILL still follows.

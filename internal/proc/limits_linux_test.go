@@ -237,8 +237,13 @@ func init() {
 		if err := unix.Mount("proc", "/proc", "proc", 0, ""); err != nil {
 			die("proc", err)
 		}
-		if err := os.WriteFile("/proc/sys/kernel/pid_max", []byte("360"), 0); err != nil {
-			die("pid_max", err)
+		ring := len(args) > 1
+		if !ring {
+			if err := os.WriteFile("/proc/sys/kernel/pid_max", []byte("360"), 0); err != nil {
+				die("pid_max", err)
+			}
+		} else if err := nearEnd(); err != nil {
+			die("ns_last_pid", err)
 		}
 		by := exec.Command("setsid", "sleep", "300")
 		if err := by.Start(); err != nil {
@@ -246,8 +251,22 @@ func init() {
 		}
 		rounds, _ := strconv.Atoi(args[0])
 		bad := 0
+		if ring {
+			for range 2 {
+				go func() {
+					for {
+						if pid, err := syscall.ForkExec("/bin/true", []string{"true"}, nil); err == nil {
+							unix.Wait4(pid, nil, 0, nil)
+						}
+					}
+				}()
+			}
+		}
 		for i := range rounds {
 			mark := fmt.Sprintf("few.%d", i)
+			if ring {
+				nearEnd() // forward only, and with nobody looking: as if that much had been forked
+			}
 			line := "(sleep 300 &) >/dev/null 2>&1; true | true; exit 4"
 			if i%3 == 0 {
 				line = "(setsid sleep 300 &) >/dev/null 2>&1; (sleep 300 &); sleep 0.01; exit 4"
@@ -288,6 +307,34 @@ func init() {
 			os.Exit(1)
 		}
 		fmt.Println("good")
+	}
+}
+
+// nearEnd lets the numbers start over soon.
+func nearEnd() error {
+	return os.WriteFile("/proc/sys/kernel/ns_last_pid", []byte(strconv.Itoa(numbers()-15)), 0)
+}
+
+// S2, S5: where the numbers start over in the middle of each look nothing is missed, and what is
+// clean is told as clean.
+func TestNumbersStartOver(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root for a namespace of processes")
+	}
+	if numbers() > 1<<17 {
+		t.Skip("this system has so many numbers that they do not start over")
+	}
+	t.Parallel()
+	self, _ := os.Executable()
+	c := exec.Command(self, "helper:few-numbers", "60", "ring")
+	c.Env = append(os.Environ(), "BELAY_PROC_TEST_MARK="+testMark)
+	c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS}
+	out, err := c.CombinedOutput()
+	if c.ProcessState == nil || c.ProcessState.ExitCode() == 9 {
+		t.Skipf("%s", out)
+	}
+	if err != nil || !strings.Contains(string(out), "good") {
+		t.Errorf("%v\n%s", err, out)
 	}
 }
 

@@ -43,6 +43,7 @@ func (p *Proc) awaitExit()                                 {}
 func (p *Proc) reap() (int, string)                        { return -1, "" }
 func (p *Proc) release()                                   {}
 func (p *Proc) canAsk() bool                               { return false }
+func (p *Proc) inGroup(*member) bool                       { return false }
 func (p *Proc) sendGroup(Signal) error                     { return ErrSignal }
 func (p *Proc) survivors(scope) ([]*member, error)         { return nil, errIncomplete }
 func (p *Proc) waitMember(m *member, until time.Time) bool { return p.waitPolling(m, until) }
@@ -61,7 +62,10 @@ func (m *member) alive() bool { return false }
 func (m *member) send(Signal) {}
 func (m *member) resume()     {}
 func (m *member) bury()       {}
-func (m *member) close()      {}
+
+func (m *member) processor() (time.Duration, bool) { return 0, false }
+
+func (m *member) close() {}
 
 func nameOf(int) string { return "" }
 

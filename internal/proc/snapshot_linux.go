@@ -12,6 +12,7 @@ import (
 // and none would come to its proof in time.
 type snapshot struct {
 	last    int           // the number given last, before the look
+	forked  uint64        // see census, from before last
 	counted bool          // whether that is known
 	session map[int][]int // the numbers of each session, dead ones too, in rising order
 	outside []outsider    // those in sessions that no program of this process leads, likewise
@@ -77,6 +78,7 @@ func fillOrders() {
 
 func survey(born uint64) *snapshot {
 	s := &snapshot{session: map[int][]int{}}
+	s.forked = forks()
 	s.last, s.counted = lastPID()
 	pids, err := listPIDs()
 	if err != nil {

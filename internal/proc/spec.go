@@ -127,5 +127,6 @@ const (
 	proofTime     = 3 * time.Second        // from the first KILL to giving up
 	quiet         = 50 * time.Millisecond  // a pipe that somebody else holds is dry after so long without output
 	drainTime     = time.Second            // and is left after so long at any rate
+	signalDelay   = 100 * time.Millisecond // a signal waits for the list of those who are to have it for so long
 	maxGrace      = 24 * time.Hour         // more is taken as this: no timer can overflow
 )

@@ -368,6 +368,12 @@ func (p *Proc) sendGroup(sig Signal) error {
 	return nil
 }
 
+// inGroup tells whether a member has what the group is sent.
+func (p *Proc) inGroup(m *member) bool {
+	group, err := unix.Getpgid(m.pid)
+	return err == nil && group == p.pid
+}
+
 // Signal sends a signal to the group of the program; on a terminal to the foreground group, as the
 // key for it would. It is for INT in the first place: nothing follows it. ErrEnded after the end of
 // the program; ErrSignal if the system refuses.

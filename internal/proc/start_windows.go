@@ -339,6 +339,9 @@ func (p *Proc) release() {
 // canAsk: a program without a console cannot be asked to end. One on a terminal sees it closed.
 func (p *Proc) canAsk() bool { return p.tty != nil }
 
+// inGroup: whatever the console is told, all in the job are.
+func (p *Proc) inGroup(*member) bool { return true }
+
 // sendGroup ends the job for KILL. On a terminal INT is the key, TERM and HUP close the console,
 // which every program in it is told and given a few seconds for.
 func (p *Proc) sendGroup(sig Signal) error {
@@ -387,6 +390,9 @@ func (m *member) close() {
 }
 
 func (m *member) bury() {}
+
+// processor: what a process wants is not asked here.
+func (m *member) processor() (had time.Duration, wanted bool) { return 0, false }
 
 func (m *member) alive() bool {
 	e, err := windows.WaitForSingleObject(m.process, 0)

@@ -1,7 +1,9 @@
 package proc
 
 import (
+	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -210,4 +212,24 @@ func TestLookGoesOnWithWhatWasForked(t *testing.T) {
 		in, out := split(list)
 		return err == nil && len(in) == 1 && len(out) == 1
 	})
+}
+
+// S3: what wants a processor is given its time on one before it counts as silent; what sleeps is
+// not waited for.
+func TestStarved(t *testing.T) {
+	t.Parallel()
+	hold := func(line string) *member {
+		s, _ := shell(t, line)
+		m := holdMember(start(t, s).PID(), 0)
+		t.Cleanup(m.close)
+		return m
+	}
+	list := []*member{hold("while :; do :; done")}
+	had, _ := list[0].processor()
+	eventually(t, "wanting a processor", func() bool { return starved(list, []time.Duration{had}) })
+	if b, err := os.ReadFile("/proc/self/schedstat"); err == nil && !strings.HasPrefix(string(b), "0 ") {
+		eventually(t, "having had its time", func() bool { return !starved(list, []time.Duration{had}) })
+	}
+	list = []*member{hold("exec sleep 300")}
+	eventually(t, "asleep", func() bool { return !starved(list, []time.Duration{0}) })
 }

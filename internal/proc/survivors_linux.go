@@ -102,14 +102,17 @@ func (p *Proc) oneRun() bool {
 }
 
 // rising tells whether numbers are that many. If not, only lists are believed.
-var rising = sync.OnceValue(func() bool {
+var rising = sync.OnceValue(func() bool { return numbers() >= usualNumbers })
+
+// numbers is how many there are, at least, before they start over; 0 is unknown.
+func numbers() int {
 	b, err := os.ReadFile("/proc/sys/kernel/pid_max")
 	if err != nil {
-		return false
+		return 0
 	}
-	n, ok := number(bytes.TrimSpace(b))
-	return ok && n >= usualNumbers
-})
+	n, _ := number(bytes.TrimSpace(b))
+	return n
+}
 
 // survivors lists what is alive of what p owns, the program itself left out. An error means that
 // the list may be incomplete.
@@ -147,6 +150,7 @@ type census struct {
 	session func(sid int) bool      // is it one of ours
 	mark    func(value []byte) bool // is it one of ours; nil finds none
 	parents bool                    // also strays without a mark, by their parents
+	forked  uint64                  // forks of the whole system when the list was begun; 0 is unknown
 	from    int                     // the first number that can be a member or its session; 0 means that any can
 	born    uint64                  // start time of the program, in ticks; 0 is unknown
 
@@ -162,8 +166,9 @@ type census struct {
 //
 // A walk in rising order misses nothing: whoever is found dead has no fork under way, and its
 // children have higher numbers, that is, they come later. What was forked during the walk is walked
-// after it, until no number was given meanwhile. A snapshot is such a walk, but for numbers that
-// start over in its middle, which the last number shows.
+// after it, until no number was given meanwhile. A snapshot is such a walk. Where the numbers start
+// over in its middle, which the last number shows, they are a ring: the walk goes on to their end,
+// and from their beginning. Once round at most: with more forks than numbers all begins anew.
 //
 // On a machine that forks all the time the last number never stands still. What could still be
 // missed after some walks is a process that each time forked and ended between two system calls of
@@ -196,13 +201,20 @@ func (c *census) take(last int, counted bool) ([]*member, error) {
 			if now == last {
 				return c.result(nil)
 			}
-			if now < last || !rising() { // the numbers started over
+			end := now
+			if now < last { // the numbers started over
+				end = c.lastOfRing(last)
+			}
+			if end == 0 || !rising() {
 				c.from, c.born = 0, statOf(c.leader).start
 				again = true
 				break
 			}
 			c.fresh = true
-			c.walk(last+1, now)
+			c.walk(last+1, end)
+			if now < last {
+				c.walk(1, now)
+			}
 			last = now
 		}
 		if !again {
@@ -211,6 +223,18 @@ func (c *census) take(last int, counted bool) ([]*member, error) {
 		last, counted = lastPID()
 	}
 	return c.result(errBusy)
+}
+
+// lastOfRing is the number behind which the numbers start over, or 0 where they may have been given
+// out more than once since the list was begun. last was given.
+func (c *census) lastOfRing(last int) int {
+	n := numbers()
+	// A quarter is left for the numbers in use, which are passed over, and for the first 300, which are
+	// given out only once.
+	if c.from > 0 || c.forked == 0 || n < usualNumbers || last > n || forks()-c.forked >= uint64(n/4*3) {
+		return 0
+	}
+	return n
 }
 
 // lookTime bounds one look. It is a small part of the time for the proof.
@@ -254,6 +278,7 @@ func (c *census) walk(from, to int) {
 // list goes by a snapshot, and tells the last number from before it.
 func (c *census) list() (last int, counted bool) {
 	s := takeSnapshot(c.born)
+	c.forked = s.forked
 	if s.err != nil {
 		c.failed = s.err
 		return s.last, s.counted

@@ -144,6 +144,9 @@ func (m *member) alive() bool {
 	return ok && x.birth == m.birth && m.birth != 0
 }
 
+// processor: what a process wants is not asked here.
+func (m *member) processor() (had time.Duration, wanted bool) { return 0, false }
+
 func (m *member) send(sig Signal) { m.kill(sig.unix()) }
 
 // resume makes a stopped process act on what it was sent.

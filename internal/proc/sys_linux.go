@@ -1,6 +1,7 @@
 package proc
 
 import (
+	"bytes"
 	"os"
 	"strconv"
 	"sync"
@@ -146,6 +147,16 @@ func (m *member) alive() bool {
 	pfd := []unix.PollFd{{Fd: int32(m.fd), Events: unix.POLLIN}}
 	n, err := ignoringEINTR(func() (int, error) { return unix.Poll(pfd, 0) })
 	return err == nil && n == 0
+}
+
+// processor tells how long a process was on a processor, 0 where the kernel does not count, and
+// whether it wants one now, be it for a page that is being read.
+func (m *member) processor() (had time.Duration, wanted bool) {
+	b, _ := os.ReadFile("/proc/" + strconv.Itoa(m.pid) + "/schedstat")
+	ns, _, _ := bytes.Cut(b, []byte(" "))
+	n, _ := strconv.ParseInt(string(ns), 10, 64)
+	state := statOf(m.pid).state
+	return time.Duration(n), state == 'R' || state == 'D'
 }
 
 func (m *member) send(sig Signal) { m.kill(sig.unix()) }
