@@ -26,7 +26,7 @@ const module = "github.com/belayhq/belay"
 // on its own floor what besides allows.
 var floors = [][]string{
 	0: {"tool", "internal/jsontext", "internal/termtext", "internal/capture", "internal/textedit", "internal/delivery"},
-	1: {"internal/worktree", "internal/proc", "internal/spool", "internal/journal"},
+	1: {"internal/worktree", "internal/proc", "internal/spool", "internal/osfile", "internal/journal"},
 	2: {"internal/jobs", "guard", "approve"},
 	3: {"internal/border", "internal/filetool", "internal/proctool", "internal/dispatch"},
 	4: {"coding"},
@@ -40,6 +40,7 @@ var floors = [][]string{
 // besides are the imports inside a floor.
 var besides = map[string][]string{
 	"tool":                          {"internal/jsontext"},
+	"internal/journal":              {"internal/osfile"},
 	"internal/filetool":             {"internal/border"},
 	"internal/proctool":             {"internal/border"},
 	"internal/dispatch":             {"internal/border"},

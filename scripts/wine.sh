@@ -23,7 +23,7 @@ exec </dev/null
 
 packages=("$@")
 [ $# -gt 0 ] || packages=(tool guard approve
-	internal/{jsontext,termtext,capture,textedit,worktree,proc,spool,journal,jobs,border,proctool,dispatch})
+	internal/{jsontext,termtext,capture,textedit,worktree,proc,spool,osfile,journal,jobs,border,proctool,dispatch,host/transcript})
 
 # Package, test, reason.
 not_shown='

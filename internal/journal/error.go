@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io/fs"
 	"syscall"
+
+	"github.com/belayhq/belay/internal/osfile"
 )
 
 // A Reason is why the journal cannot be written or read.
@@ -73,11 +75,13 @@ func wrap(err error) error {
 		return own
 	}
 	e := &Error{Reason: IO}
-	if full := systemReason(err); full != 0 {
-		e.Reason = full
-		return e
-	}
 	switch {
+	case err == osfile.ErrBusy:
+		e.Reason = Busy
+	case osfile.IsFull(err):
+		e.Reason = NoSpace
+	case osfile.IsReadOnly(err):
+		e.Reason = ReadOnly
 	case errors.Is(err, fs.ErrPermission):
 		e.Reason = Permission
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):

@@ -32,6 +32,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/belayhq/belay/internal/osfile"
 	"github.com/belayhq/belay/tool"
 )
 
@@ -146,9 +147,9 @@ func begin(f *os.File, path string) error {
 	case !info.Mode().IsRegular():
 		return &Error{Reason: NotRegular}
 	}
-	unlock, err := lock(f, lockTime)
+	unlock, err := osfile.Lock(f, lockTime)
 	if err != nil {
-		return err
+		return wrap(err)
 	}
 	defer unlock()
 	have := make([]byte, len(header))
@@ -169,7 +170,7 @@ func begin(f *os.File, path string) error {
 	if err := f.Sync(); err != nil {
 		return wrap(err)
 	}
-	return syncDir(filepath.Dir(path))
+	return wrap(osfile.SyncDir(filepath.Dir(path)))
 }
 
 // Close closes the file. What is recorded afterwards is an error.
@@ -273,9 +274,11 @@ func (j *Journal) write(r record) (*os.File, int64, error) {
 		return nil, 0, &Error{Reason: IO}
 	}
 	line = append(line, '\n')
-	unlock, err := lock(j.file, lockTime)
+	// Without locks on a file system the writes are appends of one piece all the same. What is lost is
+	// that a torn line of another is closed for sure.
+	unlock, err := osfile.Lock(j.file, lockTime)
 	if err != nil {
-		return nil, 0, err
+		return nil, 0, wrap(err)
 	}
 	defer unlock()
 	info, err := j.file.Stat()

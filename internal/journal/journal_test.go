@@ -14,6 +14,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/belayhq/belay/internal/osfile"
 	"github.com/belayhq/belay/tool"
 )
 
@@ -439,22 +440,18 @@ func TestManyWriters(t *testing.T) {
 // A writer that was stopped while it held the lock does not stop the others for ever.
 func TestTheLockIsNotWaitedForForever(t *testing.T) {
 	t.Parallel()
-	_, path := fresh(t)
+	j, path := fresh(t)
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	must(t, err)
 	defer f.Close()
-	unlock, err := lock(f, time.Second)
+	unlock, err := osfile.Lock(f, time.Second)
 	must(t, err)
-	other, err := os.OpenFile(path, os.O_RDWR, 0)
-	must(t, err)
-	defer other.Close()
-	if _, err := lock(other, 50*time.Millisecond); reasonOf(err) != Busy {
+	if _, err := j.Start(writes); reasonOf(err) != Busy {
 		t.Error(err)
 	}
 	unlock()
-	again, err := lock(other, time.Second)
+	_, err = j.Start(writes)
 	must(t, err)
-	again()
 }
 
 // Whatever is in the file, reading it ends in a report or a named error; and what was

@@ -7,10 +7,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/belayhq/belay/internal/osfile"
 )
 
 const suffix = ".jsonl"
@@ -77,13 +80,14 @@ func (t *Transcript) begin() (err error) {
 	if err != nil {
 		return err
 	}
+	h := &held{f, func() {}}
 	defer func() {
 		if err != nil {
-			release(f)
+			h.release()
 			os.Remove(path)
 		}
 	}()
-	if err := lock(f); err != nil {
+	if err := h.lock(); err != nil {
 		return err
 	}
 	if _, err := f.Write(line); err != nil {
@@ -92,10 +96,10 @@ func (t *Transcript) begin() (err error) {
 	if err := t.dir.sync(f); err != nil {
 		return err
 	}
-	if err := syncDir(t.dir.path); err != nil {
+	if err := osfile.SyncDir(t.dir.path); err != nil {
 		return err
 	}
-	t.file, t.size, t.sum = f, int64(len(line)), sum
+	t.file, t.size, t.sum = h, int64(len(line)), sum
 	return nil
 }
 
@@ -118,13 +122,13 @@ func (d *Dir) Resume(id string, each func(Entry) error) (*Transcript, Repair, er
 	}
 	t, repair, err := d.resume(f, id, each)
 	if err != nil {
-		release(f)
+		f.release()
 		return nil, Repair{}, wrap(err, id)
 	}
 	return t, repair, nil
 }
 
-func (d *Dir) resume(f *os.File, id string, each func(Entry) error) (*Transcript, Repair, error) {
+func (d *Dir) resume(f *held, id string, each func(Entry) error) (*Transcript, Repair, error) {
 	r, err := read(f, each)
 	if err != nil {
 		return nil, Repair{}, err
@@ -159,15 +163,35 @@ func (d *Dir) resume(f *os.File, id string, each func(Entry) error) (*Transcript
 		}
 	}
 	if repair.Dropped > 0 || r.bare || len(repair.Closed) > 0 {
-		if err := d.sync(f); err != nil {
+		if err := d.sync(f.File); err != nil {
 			return nil, repair, err
 		}
 	}
 	return t, repair, nil
 }
 
+// held is a file that no other writer has. A file system without locks keeps nobody out: a second
+// writer is found by the sums only.
+type held struct {
+	*os.File
+	unlock func()
+}
+
+func (h *held) lock() (err error) {
+	unlock, err := osfile.Lock(h.File, patience)
+	if err == nil {
+		h.unlock = unlock
+	}
+	return err
+}
+
+func (h *held) release() error {
+	h.unlock()
+	return h.Close()
+}
+
 // hold opens the file of a conversation and keeps others from writing to it.
-func (d *Dir) hold(id string) (*os.File, error) {
+func (d *Dir) hold(id string) (*held, error) {
 	if !validID(id) {
 		return nil, &Error{Reason: NotFound}
 	}
@@ -181,23 +205,24 @@ func (d *Dir) hold(id string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := lock(f); err != nil {
+	h := &held{f, func() {}}
+	if err := h.lock(); err != nil {
 		f.Close()
 		return nil, err
 	}
 	// Between the opening and the lock it may have been removed.
-	held, err := f.Stat()
+	info, err := f.Stat()
 	if err == nil {
 		var named fs.FileInfo
-		if named, err = os.Lstat(path); err == nil && !os.SameFile(held, named) {
+		if named, err = os.Lstat(path); err == nil && !os.SameFile(info, named) {
 			err = fs.ErrNotExist
 		}
 	}
 	if err != nil {
-		release(f)
+		h.release()
 		return nil, err
 	}
-	return f, nil
+	return h, nil
 }
 
 // Remove removes a conversation for good, damaged or not. The error is an *Error: Busy
@@ -207,11 +232,14 @@ func (d *Dir) Remove(id string) error {
 	if err != nil {
 		return wrap(err, id)
 	}
-	defer release(f)
-	if err := remove(f, d.Path(id)); err != nil {
+	defer f.release()
+	if runtime.GOOS == "windows" { // it removes none that is open in the way the runtime opens it
+		f.Close()
+	}
+	if err := os.Remove(d.Path(id)); err != nil {
 		return wrap(err, id)
 	}
-	return wrap(syncDir(d.path), id)
+	return wrap(osfile.SyncDir(d.path), id)
 }
 
 // Info is what a list says of a conversation.

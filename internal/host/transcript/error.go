@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io/fs"
 	"syscall"
+
+	"github.com/belayhq/belay/internal/osfile"
 )
 
 // A Reason is why a conversation cannot be written or read.
@@ -95,9 +97,13 @@ func wrap(err error, id string) error {
 	}
 	var path *fs.PathError
 	var number syscall.Errno
-	switch system := systemReason(err); {
-	case system != 0:
-		e.Reason = system
+	switch {
+	case err == osfile.ErrBusy:
+		e.Reason = Busy
+	case osfile.IsFull(err):
+		e.Reason = NoSpace
+	case osfile.IsReadOnly(err):
+		e.Reason = ReadOnly
 	case errors.Is(err, fs.ErrPermission):
 		e.Reason = Permission
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):

@@ -23,7 +23,6 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
-	"os"
 	"sync"
 	"time"
 )
@@ -99,7 +98,7 @@ type Transcript struct {
 	root string
 
 	mu     sync.Mutex
-	file   *os.File // nil before the first entry, and after Close
+	file   *held // nil before the first entry, and after Close
 	closed bool
 	broken error // what no write can mend: the end of the file is not known
 	size   int64 // of what is whole
@@ -258,7 +257,7 @@ func (t *Transcript) sync() error {
 	if t.file == nil {
 		return nil
 	}
-	return t.wrap(t.dir.sync(t.file))
+	return t.wrap(t.dir.sync(t.file.File))
 }
 
 // Close syncs, and gives the conversation free for others. A conversation without an entry
@@ -271,7 +270,7 @@ func (t *Transcript) Close() error {
 		return nil
 	}
 	err := t.sync()
-	if e := release(t.file); err == nil {
+	if e := t.file.release(); err == nil {
 		err = t.wrap(e)
 	}
 	t.file = nil

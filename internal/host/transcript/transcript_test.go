@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -399,6 +400,7 @@ func TestConcurrentAppends(t *testing.T) {
 func TestModesAndList(t *testing.T) {
 	t.Parallel()
 	base := t.TempDir()
+	modes := runtime.GOOS != "windows" // it has lists of rights, which come from the folder above
 	d := In(filepath.Join(base, "state", "conversations"))
 	if list, err := d.List(); err != nil || len(list) != 0 {
 		t.Errorf("%v, %v", list, err)
@@ -420,11 +422,11 @@ func TestModesAndList(t *testing.T) {
 		must(t, tr.Close())
 		ids = append(ids, tr.ID())
 		must(t, os.Chtimes(d.Path(tr.ID()), time.Time{}, time.Unix(int64(1e9+i), 0)))
-		if info, err := os.Stat(d.Path(tr.ID())); err != nil || info.Mode().Perm() != 0o600 {
+		if info, err := os.Stat(d.Path(tr.ID())); err != nil || modes && info.Mode().Perm() != 0o600 {
 			t.Errorf("%v, %v", info.Mode(), err)
 		}
 	}
-	if info, err := os.Stat(d.path); err != nil || info.Mode().Perm() != 0o700 {
+	if info, err := os.Stat(d.path); err != nil || modes && info.Mode().Perm() != 0o700 {
 		t.Errorf("%v, %v", info.Mode(), err)
 	}
 	must(t, os.WriteFile(d.Path("aaaaaaaaaaaaaaaa"), []byte("garbage\n"), 0o600))
@@ -511,7 +513,8 @@ func TestNoFolder(t *testing.T) {
 		t.Error(err)
 	}
 	must(t, tr.Close())
-	if _, err := d.List(); reasonOf(err) != IO {
+	// Windows does not tell that a file is in the way.
+	if _, err := d.List(); reasonOf(err) != IO && (runtime.GOOS != "windows" || err != nil) {
 		t.Error(err)
 	}
 }
