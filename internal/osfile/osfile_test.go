@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -43,7 +44,7 @@ func TestOneAtATime(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")
 	open(t, path).WriteString("0")
 	var all sync.WaitGroup
-	inside := 0
+	var inside, times atomic.Int64
 	for range 8 {
 		f := open(t, path)
 		all.Go(func() {
@@ -53,14 +54,18 @@ func TestOneAtATime(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				inside++ // the race detector has an eye on it
+				if n := inside.Add(1); n != 1 {
+					t.Errorf("%d have it", n)
+				}
+				times.Add(1)
+				inside.Add(-1)
 				unlock()
 			}
 		})
 	}
 	all.Wait()
-	if inside != 8*50 {
-		t.Error(inside)
+	if n := times.Load(); n != 8*50 {
+		t.Error(n)
 	}
 }
 

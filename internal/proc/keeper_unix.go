@@ -284,6 +284,9 @@ func (k *kept) note(line string) {
 	}
 }
 
+// keeperLooks is how often the keeper looks at least before it gives up.
+const keeperLooks = 10
+
 // end ends everything that is registered: TERM, the grace, KILL, until nothing is found.
 func (k *kept) end() {
 	if len(k.leaders) == 0 && len(k.marks) == 0 {
@@ -321,7 +324,8 @@ func (k *kept) end() {
 	for until := time.Now().Add(k.grace); firstAlive(told) != nil && time.Now().Before(until); {
 		time.Sleep(2 * time.Millisecond)
 	}
-	for giveUp := time.Now().Add(proofTime); time.Now().Before(giveUp); {
+	// Where a look takes long the time is no bound for what was not looked for yet.
+	for giveUp, n := time.Now().Add(proofTime), 0; time.Now().Before(giveUp) || n < keeperLooks; n++ {
 		told = merge(look(), told)
 		if len(told) == 0 {
 			return
