@@ -18,11 +18,11 @@ func (t *Table) Kept() bool {
 
 // keeper is the keeper, started if need be, or nil where there is none to be had.
 func (t *Table) keeper() *proc.Keeper {
+	t.keeperMu.Lock()
+	defer t.keeperMu.Unlock()
 	if len(t.keeperArgv) == 0 {
 		return nil
 	}
-	t.keeperMu.Lock()
-	defer t.keeperMu.Unlock()
 	if !t.kept.Alive() {
 		t.kept, _ = proc.StartKeeper(t.keeperArgv)
 		t.mu.Lock()
@@ -32,6 +32,16 @@ func (t *Table) keeper() *proc.Keeper {
 		t.mu.Unlock()
 	}
 	return t.kept
+}
+
+// keepOn tells of a process to the keeper in force where the one that it was started with was lost
+// meanwhile: who replaced that did not know of it yet.
+func (t *Table) keepOn(p *proc.Proc, told *proc.Keeper) {
+	t.keeperMu.Lock()
+	defer t.keeperMu.Unlock()
+	if t.kept != told && t.kept.Alive() {
+		p.Keep(t.kept)
+	}
 }
 
 // dismiss lets the keeper go; it ends what it was not told the end of.

@@ -137,6 +137,9 @@ func (t *Table) launch(ctx context.Context, s proc.Spec, j *Job, job Spec) (*pro
 	s.Env = append(without(s.Env, markVariable), markVariable+s.Mark)
 	s.Keeper = t.keeper()
 	p, err := proc.Start(ctx, s)
+	if err == nil {
+		defer t.keepOn(p, s.Keeper) // after it is in owned
+	}
 
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -1,6 +1,7 @@
 package proc
 
 import (
+	"slices"
 	"sync"
 	"time"
 )
@@ -37,13 +38,14 @@ func (p *Proc) endLeftovers() {
 
 // settle gives the last stage of a pipeline the time to take what the program wrote right before
 // its end: with "exec > >(tee log)" the shell is gone before tee has read. It waits until they are
-// gone, or until no output came for as long as a held pipe is waited for. Where the machine has more
-// work than processors that time is each one's own time on a processor: what is only waiting for one
-// has not been silent. The patience for leftovers bounds it.
+// gone, or until no output came for as long as a held pipe is waited for and none of them is at work: a
+// filter may need longer than that to begin, above all on a machine with more work than processors.
+// The patience for leftovers bounds it.
 func (p *Proc) settle(inside []*member) {
-	ran := make([]time.Duration, len(inside))
+	const step = quiet / 5
+	work := make([]time.Duration, len(inside))
 	for i, m := range inside {
-		ran[i], _ = m.processor()
+		work[i], _ = m.processor()
 	}
 	for {
 		m := firstAlive(inside)
@@ -53,24 +55,24 @@ func (p *Proc) settle(inside []*member) {
 		}
 		until := p.lastOutput().Add(quiet)
 		if !now.Before(until) {
-			if !starved(inside, ran) {
+			if !atWork(inside, work, step/5) {
 				return
 			}
-			until = now.Add(quiet / 5)
+			until = now.Add(step)
 		}
 		p.waitMember(m, earlier(until, patience))
 	}
 }
 
-// starved tells whether one of them wants a processor and has had less than quiet of it, beyond what
-// it had before.
-func starved(list []*member, before []time.Duration) bool {
+// atWork tells whether one of them wants a processor, or had one for at least so long since it was
+// asked last.
+func atWork(list []*member, had []time.Duration, least time.Duration) (yes bool) {
 	for i, m := range list {
-		if now, wanted := m.processor(); wanted && now-before[i] < quiet {
-			return true
-		}
+		now, wanted := m.processor()
+		yes = yes || wanted || now-had[i] >= least
+		had[i] = now
 	}
-	return false
+	return yes
 }
 
 // lastOutput is when the program last wrote something, but not before its end.
@@ -91,12 +93,28 @@ func (p *Proc) lastOutput() time.Time {
 // It runs once for a Proc, while the program is not reaped: until then the number of its group and
 // session is its own.
 func (p *Proc) endOwned(first Signal, strays bool) (left []*member, proven bool) {
-	want := sessionAndMarked
-	if strays {
-		want = everything
+	var told []*member
+	if first != KILL && p.canAsk() {
+		var gone bool
+		if told, gone = p.ask(first, strays); gone {
+			closeMembers(told)
+			return nil, true
+		}
 	}
-	var told []*member // those that have had the first signal, to be waited for
-	defer func() { closeMembers(told) }()
+	return p.kill(told, strays)
+}
+
+func (p *Proc) scope(strays bool) scope {
+	if strays {
+		return everything
+	}
+	return sessionAndMarked
+}
+
+// ask sends the first signal, and waits until all that were told are gone, or patience is. It returns
+// them, and whether it is known that nothing is left.
+func (p *Proc) ask(first Signal, strays bool) (told []*member, gone bool) {
+	defer p.killInTime()()
 	tell := func(m *member) {
 		m.send(first)
 		m.resume()
@@ -112,64 +130,83 @@ func (p *Proc) endOwned(first Signal, strays bool) (left []*member, proven bool)
 		return in
 	}
 
-	start := time.Now()
-	if first != KILL && p.canAsk() {
-		list, _ := p.listBefore(want, func() { p.sendGroup(first) })
-		for _, m := range ours(list) {
-			if p.inGroup(m) { // has it already: a second one means something else to many programs
-				told = append(told, m)
-			} else {
-				tell(m)
-			}
-		}
-		hangUp := p.tty != nil && first != HUP
-		for {
-			until := p.patience()
-			if hangUp {
-				until = earlier(until, start.Add(p.grace/2))
-			}
-			if !time.Now().Before(until) {
-				if !hangUp || !time.Now().Before(p.patience()) {
-					break
-				}
-				hangUp = false
-				p.sendGroup(HUP)
-				for _, m := range told {
-					if !p.inGroup(m) {
-						m.send(HUP)
-					}
-				}
-				continue
-			}
-			if !p.waitExit(until) {
-				continue
-			}
-			if m := firstAlive(told); m != nil {
-				p.waitMember(m, until)
-				continue
-			}
-			// All that were told are gone. Look again: something may have been on its way.
-			list, err := p.survivors(want)
-			rest := ours(list)
-			if len(rest) == 0 && err == nil && strays {
-				return nil, true
-			}
-			if len(rest) == 0 {
-				break // the look below names the strays, or goes on looking
-			}
-			for _, m := range rest {
-				tell(m)
-			}
+	start, grace := time.Now(), p.grace
+	if !strays {
+		grace = leftoverGrace
+	}
+	list, _ := p.listBefore(p.scope(strays), func() { p.sendGroup(first) })
+	for _, m := range ours(list) {
+		if p.inGroup(m) { // has it already: a second one means something else to many programs
+			told = append(told, m)
+		} else {
+			tell(m)
 		}
 	}
+	hangUp := p.tty != nil && first != HUP
+	for {
+		until := p.patience()
+		if hangUp {
+			until = earlier(until, start.Add(grace/2))
+		}
+		if !time.Now().Before(until) {
+			if !hangUp || !time.Now().Before(p.patience()) {
+				return told, false
+			}
+			hangUp = false
+			p.sendGroup(HUP)
+			for _, m := range told {
+				if !p.inGroup(m) {
+					m.send(HUP)
+				}
+			}
+			continue
+		}
+		if !p.waitExit(until) {
+			continue
+		}
+		if m := firstAlive(told); m != nil {
+			p.waitMember(m, until)
+			continue
+		}
+		// All that were told are gone. Look again: something may have been on its way.
+		list, err := p.survivors(p.scope(strays))
+		rest := ours(list)
+		if len(rest) == 0 {
+			// With strays left alone the look of kill names them; after an error it goes on looking.
+			return told, err == nil && strays
+		}
+		for _, m := range rest {
+			tell(m)
+		}
+	}
+}
 
-	// KILL, look again, until there is nothing or the time is up. Killing the group is one step for
-	// the kernel: a member that is forking does not slip through.
+// killInTime sends KILL to the group when patience ends, whatever the goroutine that waits for that
+// is doing then: on a machine with far too much work a look takes seconds. stop ends it.
+func (p *Proc) killInTime() (stop func()) {
+	kill := sync.OnceFunc(func() { p.sendGroup(KILL) })
+	p.mu.Lock()
+	t := time.AfterFunc(time.Until(p.killAt), kill)
+	p.strike = t
+	p.mu.Unlock()
+	return func() {
+		p.mu.Lock()
+		p.strike = nil
+		p.mu.Unlock()
+		if !t.Stop() {
+			kill() // it is not sent any more when this returns: the group is somebody else's one day
+		}
+	}
+}
+
+// kill sends KILL and looks again, until there is nothing or the time is up. Killing the group is
+// one step for the kernel: a member that is forking does not slip through. told is used up.
+func (p *Proc) kill(told []*member, strays bool) (left []*member, proven bool) {
 	giveUp := time.Now().Add(proofTime)
 	pause := 10 * time.Millisecond
 	for killed := false; ; killed = true {
 		gone := p.isGone() // before the list: while the program lives it can add to it
-		list, err := p.listBefore(want, func() {
+		list, err := p.listBefore(p.scope(strays), func() {
 			p.sendGroup(KILL)
 			for _, m := range told {
 				if strays || !m.stray {
@@ -178,7 +215,6 @@ func (p *Proc) endOwned(first Signal, strays bool) (left []*member, proven bool)
 			}
 		})
 		list = merge(list, told)
-		told = nil
 		rest := 0
 		for _, m := range list {
 			if strays || !m.stray {
@@ -212,8 +248,7 @@ func (p *Proc) endOwned(first Signal, strays bool) (left []*member, proven bool)
 }
 
 // listBefore lists who is owned before they are signalled: while the parents live, their children
-// can be told. It calls signal once. That does not wait for the list longer than signalDelay: on a
-// machine with far too much work a look takes seconds.
+// can be told. It calls signal once, which does not wait for the list longer than signalDelay.
 func (p *Proc) listBefore(want scope, signal func()) ([]*member, error) {
 	signal = sync.OnceFunc(signal)
 	t := time.AfterFunc(signalDelay, signal)
@@ -278,6 +313,7 @@ func (p *Proc) drain() {
 	p.feed.Wait()
 	if p.tty != nil {
 		p.tty.Close()
+		p.input.file.Close() // the same file on Unix
 	}
 }
 
@@ -293,13 +329,10 @@ func firstAlive(list []*member) *member {
 // merge adds to a list those of an earlier one that are still alive: a stray without the mark is
 // found by its parent only, and that may be dead by now. The earlier list is used up.
 func merge(list, earlier []*member) []*member {
-next:
 	for _, m := range earlier {
-		for _, have := range list {
-			if have.pid == m.pid {
-				m.close()
-				continue next
-			}
+		if has(list, m.pid) {
+			m.close()
+			continue
 		}
 		if m.alive() {
 			list = append(list, m)
@@ -309,6 +342,10 @@ next:
 		}
 	}
 	return list
+}
+
+func has(list []*member, pid int) bool {
+	return slices.ContainsFunc(list, func(m *member) bool { return m.pid == pid })
 }
 
 // split parts the members of the session from those that left it.

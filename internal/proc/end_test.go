@@ -172,6 +172,61 @@ func TestFirstSignal(t *testing.T) {
 	}
 }
 
+// A KILL that comes at whatever moment of an End is not lost, and does not wait for its grace.
+func TestKillIsNotLost(t *testing.T) {
+	t.Parallel()
+	for i := range 40 {
+		s, out := command(t, "bash", "-c", "(trap '' TERM; echo up; exec sleep 300) & exec sleep 300")
+		p := start(t, s)
+		eventually(t, "start", func() bool { return out.stdout() == "up\n" })
+		p.End(TERM, time.Hour)
+		<-p.Exited()
+		for began := time.Now(); time.Since(began) < 20*time.Microsecond+time.Duration(i)*2*time.Microsecond; {
+		}
+		p.End(KILL, 0)
+		if e := await(t, p); !e.Cleaned {
+			t.Errorf("%+v", e)
+		}
+	}
+}
+
+// What shortens patience right before a wait for a member is seen by it.
+func TestNudgeBeforeTheWait(t *testing.T) {
+	t.Parallel()
+	s, _ := command(t, "sleep", "300")
+	p := start(t, s)
+	m := holdMember(p.PID(), 0)
+	defer m.close()
+	p.nudge <- struct{}{}
+	back := make(chan bool)
+	go func() { back <- p.waitMember(m, time.Now().Add(hang)) }()
+	select {
+	case gone := <-back:
+		if gone {
+			t.Error("it is called gone")
+		}
+	case <-time.After(hang / 2):
+		t.Error("the wait goes on")
+		<-back
+	}
+}
+
+// S2: on a terminal too what is left has its moment between TERM and HUP.
+func TestLeftoverOnTerminalIsAsked(t *testing.T) {
+	t.Parallel()
+	for range 10 { // on a machine that is busy enough it is over too soon
+		s, _ := command(t, "bash", "-c", "set -m; bash -c 'trap \"echo saved > saved; exit\" TERM; echo > up; while :; do sleep 0.01; done' & while [ ! -e up ]; do sleep 0.01; done")
+		s.TTY = &Size{Cols: 80, Rows: 24}
+		if e := run(t, s); !e.Cleaned || len(e.Ended) == 0 {
+			t.Fatalf("%+v", e)
+		}
+		if _, err := os.Stat(filepath.Join(s.Dir, "saved")); err == nil {
+			return
+		}
+	}
+	t.Error("it was never saved")
+}
+
 // A later End can only bring the end nearer.
 func TestEndCanBeHurried(t *testing.T) {
 	t.Parallel()

@@ -18,21 +18,18 @@ import (
 
 func init() {
 	helpers["keeper"] = func([]string) { RunKeeper(os.Stdin) }
+	helpers["patient-keeper"] = func([]string) { runKeeper(os.Stdin, time.Minute) }
 	helpers["host"] = host
 }
 
 // host is a program that owns others and is then killed: args are a directory and the shell lines.
 func host(args []string) {
 	self, _ := os.Executable()
-	k, err := StartKeeper([]string{self, "helper:keeper"})
+	dir, keeper := args[0], args[1]
+	k, err := StartKeeper([]string{self, "helper:" + keeper})
 	if err != nil {
 		fmt.Println("keeper:", err)
 		os.Exit(1)
-	}
-	dir, hand := args[0], args[1]
-	if hand != "" {
-		d, _ := time.ParseDuration(hand)
-		k.Hand(d)
 	}
 	sh, _ := Look("sh", "/", os.Environ())
 	for i, line := range args[2:] {
@@ -124,7 +121,7 @@ func TestKeeperEndsAllAfterKill(t *testing.T) {
 			"setsid sh -c 'trap \"\" TERM; echo $$ > p7; while :; do sleep 0.1; done' & sleep 300",
 		)
 	}
-	c, keeper := startHost(t, append([]string{dir, ""}, lines...)...)
+	c, keeper := startHost(t, append([]string{dir, "keeper"}, lines...)...)
 	var pids []int
 	for i := range lines {
 		pids = append(pids, pidIn(t, dir, "p"+strconv.Itoa(i)))
@@ -147,7 +144,7 @@ func TestKeeperEndsAllAfterKill(t *testing.T) {
 func TestKeeperCatchesUp(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	c, keeper := startHost(t, dir, "", "echo $$ > p0; exec sleep 300 # then much else", "echo $$ > p1; exec sleep 300")
+	c, keeper := startHost(t, dir, "keeper", "echo $$ > p0; exec sleep 300 # then much else", "echo $$ > p1; exec sleep 300")
 	first, last := pidIn(t, dir, "p0"), pidIn(t, dir, "p1")
 	c.Process.Kill()
 	eventually(t, "end of the first", func() bool { return !alive(first) })
@@ -162,7 +159,7 @@ func TestKeeperForgetsWhatEnded(t *testing.T) {
 		t.Skip("no marks here")
 	}
 	dir := t.TempDir()
-	c, keeper := startHost(t, dir, "",
+	c, keeper := startHost(t, dir, "keeper",
 		"setsid sh -c 'echo $$ > p0; exec sleep 300' >/dev/null 2>&1 & while [ ! -s p0 ]; do sleep 0.01; done # wait",
 		"echo $$ > p1; exec sleep 300")
 	daemon, running := pidIn(t, dir, "p0"), pidIn(t, dir, "p1")
@@ -175,11 +172,12 @@ func TestKeeperForgetsWhatEnded(t *testing.T) {
 	sweep(t, daemon)
 }
 
-// Hand: a program gets the time to end in its own way, although its host is gone.
+// P4: a program gets its grace to end in its own way, although its host is gone and nobody reads what
+// it says.
 func TestKeeperGivesGrace(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	c, keeper := startHost(t, dir, "30s", "trap 'sleep 0.3; echo shutting down; echo now >&2; sleep 0.3; echo done > done; exit' TERM; echo $$ > p0; while :; do sleep 0.05; done")
+	c, keeper := startHost(t, dir, "patient-keeper", "trap 'sleep 0.3; echo shutting down; echo now >&2; sleep 0.3; echo done > done; exit' TERM; echo $$ > p0; while :; do sleep 0.05; done")
 	pid := pidIn(t, dir, "p0")
 	c.Process.Kill()
 	eventually(t, "end", func() bool { return !alive(pid) })
@@ -230,7 +228,7 @@ func TestKeeperLife(t *testing.T) {
 		if i > 1_000_000 {
 			t.Fatal("a full pipe is not noticed")
 		}
-		k.add(1 << 30)
+		k.add(1<<30, "")
 	}
 	s, _ = shell(t, "exit 3") // goes on without
 	s.Keeper = k
@@ -247,7 +245,6 @@ func TestKeeperLife(t *testing.T) {
 	}
 	var none *Keeper
 	none.Close()
-	none.Hand(time.Second)
 	if none.Alive() {
 		t.Fatal("nobody is alive")
 	}

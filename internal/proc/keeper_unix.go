@@ -18,11 +18,8 @@ import (
 )
 
 // keeperGrace is what programs get between TERM and KILL when this process is gone: all is to be
-// over within a second. Hand gives more.
+// over within a second.
 const keeperGrace = leftoverGrace
-
-// maxHand bounds the grace of Hand.
-const maxHand = time.Minute
 
 // Keeper is a side process that ends our programs when this process is gone, even by SIGKILL. It is
 // told of each program before and after its start and at its end; when the pipe to it closes, which
@@ -35,8 +32,14 @@ const maxHand = time.Minute
 type Keeper struct {
 	mu   sync.Mutex
 	pipe *os.File // non-blocking; nil after Close or a failure
-	told int      // bytes since the last look at how many of them it has not read
-	proc *Proc    // the keeper itself, for its signal and its end
+	told int      // bytes since it was last woken to read them
+
+	// wakeAt is how many bytes are told before that: an eighth of what the pipe holds, which is some
+	// hundred programs. A keeper that woke for each record would take a tenth of the time of a short
+	// command.
+	wakeAt int
+
+	proc *Proc // the keeper itself, for its signal and its end
 	gone chan struct{}
 }
 
@@ -66,6 +69,7 @@ func StartKeeper(argv []string) (*Keeper, error) {
 	}
 	pl.child = append(pl.child, null)
 	onlyThreeDescriptors()
+	room := capacity(in)
 	p := &Proc{exited: make(chan struct{})}
 	attr := &syscall.ProcAttr{Dir: s.Dir, Env: s.Env, Files: []uintptr{uintptr(in), uintptr(null), uintptr(null)}, Sys: p.sys.attr(s)}
 	if p.pid, err = syscall.ForkExec(s.Path, s.Argv, attr); err != nil {
@@ -73,7 +77,7 @@ func StartKeeper(argv []string) (*Keeper, error) {
 		return nil, s.explain(err, s.Dir)
 	}
 	p.sys.started()
-	k := &Keeper{pipe: pipe, proc: p, gone: make(chan struct{})}
+	k := &Keeper{pipe: pipe, wakeAt: room / 8, proc: p, gone: make(chan struct{})}
 	go func() {
 		p.awaitExit()
 		p.mu.Lock()
@@ -101,13 +105,6 @@ func (k *Keeper) Alive() bool {
 	}
 }
 
-// Hand leaves to the keeper what still runs when this process ends, and gives it that time between
-// TERM and KILL, at most a minute: so a database need not be killed because its client is in a
-// hurry.
-func (k *Keeper) Hand(grace time.Duration) {
-	k.tell(fmt.Sprintf("g %d\n", min(max(grace, 0), maxHand).Milliseconds()))
-}
-
 // Close lets the keeper go. It ends what it was not told the end of. Close waits for it, but no
 // longer than a second.
 func (k *Keeper) Close() {
@@ -128,16 +125,20 @@ func (k *Keeper) Close() {
 	}
 }
 
-// Keep tells another keeper of a program that runs, in place of one that was lost.
+// Keep tells another keeper of a program that runs, in place of one that was lost. It was told
+// already: that is no harm.
 func (p *Proc) Keep(k *Keeper) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.keeper == k {
+		return
+	}
 	if p.gone { // its end is told by whoever cleans up, who reads keeper from here on
 		return
 	}
 	p.keeper = k
 	k.expect(p.mark)
-	k.add(p.pid)
+	k.add(p.pid, p.outputs)
 }
 
 // expect announces a program: it may be running when we get to tell its number.
@@ -147,20 +148,18 @@ func (k *Keeper) expect(mark string) {
 	}
 }
 
-// add tells the number of a program that was announced. With it go the pipes that it writes into,
-// by their inode.
-func (k *Keeper) add(pid int, pipes ...int) {
-	if k == nil {
-		return
-	}
-	line := fmt.Sprintf("a %d", pid)
-	for _, fd := range pipes {
+// add tells the number of a program that was announced. With it go the pipes that it writes into.
+func (k *Keeper) add(pid int, outputs string) { k.tell(fmt.Sprintf("a %d%s\n", pid, outputs)) }
+
+// inodesOf names those of the descriptors that are pipes.
+func inodesOf(fds ...uintptr) (list string) {
+	for _, fd := range fds {
 		var st unix.Stat_t
-		if unix.Fstat(fd, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFIFO {
-			line += fmt.Sprintf(" %d", st.Ino)
+		if unix.Fstat(int(fd), &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFIFO {
+			list += fmt.Sprintf(" %d", st.Ino)
 		}
 	}
-	k.tell(line + "\n")
+	return list
 }
 
 // forget tells the end of a program, or with 0 that it was not started. It comes before the
@@ -189,7 +188,7 @@ func (k *Keeper) tell(record string) {
 		}
 	}
 	if err == nil {
-		if k.told += len(record); k.told >= wakeKeeper {
+		if k.told += len(record); k.told >= k.wakeAt {
 			k.told = 0
 			k.wake()
 		}
@@ -203,11 +202,6 @@ func (k *Keeper) tell(record string) {
 	k.pipe.Close()
 	k.pipe = nil
 }
-
-// wakeKeeper is how many bytes are told before the keeper is woken to read them: an eighth of what the pipe
-// holds, some hundred programs. A keeper that woke for each record would take a tenth of the time of a short
-// command.
-const wakeKeeper = 8 << 10
 
 // wake has the keeper read what it was told. Called with mu.
 func (k *Keeper) wake() {
@@ -232,9 +226,11 @@ const keeperWake = unix.SIGWINCH
 
 // RunKeeper is the keeper: it reads what a Keeper tells until the end, ends what is left and
 // returns. It is all that its process does: signals that would end it are ignored for good.
-func RunKeeper(stdin io.Reader) {
+func RunKeeper(stdin io.Reader) { runKeeper(stdin, keeperGrace) }
+
+func runKeeper(stdin io.Reader, grace time.Duration) {
 	signal.Ignore(unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGPIPE, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU)
-	k := &kept{leaders: map[int]*member{}, pipes: map[int][]string{}, marks: map[string]int{}, grace: keeperGrace}
+	k := &kept{leaders: map[int]*member{}, pipes: map[int][]string{}, marks: map[string]int{}, grace: grace}
 	if f, ok := stdin.(*os.File); ok {
 		k.listen(f)
 	}
@@ -263,8 +259,6 @@ func (k *kept) note(line string) {
 		mark = f[2]
 	}
 	switch f[0] {
-	case "g":
-		k.grace = min(max(time.Duration(n)*time.Millisecond, 0), maxHand)
 	case "e":
 		k.marks[mark]++
 	case "a":
@@ -296,7 +290,7 @@ func (k *kept) end() {
 	if len(k.marks) > 0 {
 		mark = func(value []byte) bool { return k.marks[string(value)] > 0 }
 	}
-	look := func() []*member {
+	look := func() ([]*member, error) {
 		// A number whose process is not the one that we hold is somebody else's by now.
 		for pid, m := range k.leaders {
 			if !m.alive() && takenOver(pid) {
@@ -304,9 +298,20 @@ func (k *kept) end() {
 				delete(k.leaders, pid)
 			}
 		}
-		return keptAlive(func(sid int) bool { return k.leaders[sid] != nil }, mark)
+		list, err := keptAlive(func(sid int) bool { return k.leaders[sid] != nil }, mark)
+		if err != nil { // it may lack even those that we hold
+			for pid, held := range k.leaders {
+				m := holdMember(pid, k.until)
+				if has(list, pid) || !held.alive() {
+					m.close()
+					continue
+				}
+				list = append(list, m)
+			}
+		}
+		return list, err
 	}
-	told := look()
+	told, _ := look()
 	// Nobody reads their output any more: a last word would be their death by SIGPIPE.
 	ours := map[string]bool{}
 	for _, list := range k.pipes {
@@ -326,8 +331,9 @@ func (k *kept) end() {
 	}
 	// Where a look takes long the time is no bound for what was not looked for yet.
 	for giveUp, n := time.Now().Add(proofTime), 0; time.Now().Before(giveUp) || n < keeperLooks; n++ {
-		told = merge(look(), told)
-		if len(told) == 0 {
+		list, err := look()
+		told = merge(list, told)
+		if len(told) == 0 && err == nil {
 			return
 		}
 		for _, m := range told {

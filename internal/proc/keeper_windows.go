@@ -1,9 +1,6 @@
 package proc
 
-import (
-	"io"
-	"time"
-)
+import "io"
 
 // Keeper is not needed here: the job of a program ends with the last handle to it, which the system
 // closes when this process is gone. The type is there so that callers are the same everywhere.
@@ -20,9 +17,6 @@ func (k *Keeper) Alive() bool { return k != nil }
 
 // Keep is not needed here either.
 func (p *Proc) Keep(k *Keeper) {}
-
-// Hand does nothing here: a job ends at once.
-func (k *Keeper) Hand(grace time.Duration) {}
 
 // Close does nothing here.
 func (k *Keeper) Close() {}

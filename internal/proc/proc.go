@@ -26,6 +26,8 @@ type Proc struct {
 	feeding *os.File // writing end for Spec.Stdin while its goroutine runs, or nil
 	feed    sync.WaitGroup
 
+	outputs string // for the keeper: the pipes that the program writes into
+
 	mu      sync.Mutex
 	gone    bool          // the program has ended; it is a zombie until reaped is set
 	goneAt  time.Time     // set with gone, or when End gave up; read by the goroutine that cleans up
@@ -34,6 +36,7 @@ type Proc struct {
 	first   Signal        // of the first End
 	grace   time.Duration // of the first End
 	killAt  time.Time     // when patience ends: set by the first End or by the end of the program, only ever moved nearer
+	strike  *time.Timer   // KILL at killAt, or nil
 	hurried bool          // End came while the leftovers were being ended
 	ended   chan struct{} // closed when the goroutine of End is through
 	lost    bool          // the goroutine of End gave up on the program itself and finishes the Proc
@@ -124,6 +127,9 @@ func (p *Proc) End(first Signal, grace time.Duration) {
 	if p.ending || p.gone {
 		if at.Before(p.killAt) {
 			p.killAt, p.hurried = at, true
+			if p.strike != nil {
+				p.strike.Reset(grace)
+			}
 			select {
 			case p.nudge <- struct{}{}:
 			default:

@@ -92,9 +92,6 @@ func (k *Keeper) Alive() bool { return false }
 // Keep does nothing.
 func (p *Proc) Keep(k *Keeper) {}
 
-// Hand does nothing.
-func (k *Keeper) Hand(grace time.Duration) {}
-
 // Close does nothing.
 func (k *Keeper) Close() {}
 

@@ -140,7 +140,10 @@ func (p *Proc) start(ctx context.Context, s *Spec) (err error) {
 		}
 		break
 	}
-	s.Keeper.add(p.pid, int(pl.fds[1]), int(pl.fds[2]))
+	if p.keeper != nil {
+		p.outputs = inodesOf(pl.fds[1], pl.fds[2])
+		p.keeper.add(p.pid, p.outputs)
+	}
 	p.sys.started()
 	for _, st := range p.streams {
 		st.began = p.began

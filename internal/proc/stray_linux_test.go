@@ -2,10 +2,13 @@ package proc
 
 import (
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // strays are ways to leave the session with the mark kept.
@@ -214,22 +217,53 @@ func TestLookGoesOnWithWhatWasForked(t *testing.T) {
 	})
 }
 
-// S3: what wants a processor is given its time on one before it counts as silent; what sleeps is
-// not waited for.
-func TestStarved(t *testing.T) {
+// S3: who is at work on the last output is told from who sleeps, by all threads.
+func TestAtWork(t *testing.T) {
 	t.Parallel()
-	hold := func(line string) *member {
-		s, _ := shell(t, line)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	hold := func(argv ...string) []*member {
+		s, _ := command(t, argv...)
 		m := holdMember(start(t, s).PID(), 0)
 		t.Cleanup(m.close)
-		return m
+		return []*member{m}
 	}
-	list := []*member{hold("while :; do :; done")}
-	had, _ := list[0].processor()
-	eventually(t, "wanting a processor", func() bool { return starved(list, []time.Duration{had}) })
-	if b, err := os.ReadFile("/proc/self/schedstat"); err == nil && !strings.HasPrefix(string(b), "0 ") {
-		eventually(t, "having had its time", func() bool { return !starved(list, []time.Duration{had}) })
+	asleep := hold("sleep", "300")
+	eventually(t, "sleep", func() bool { return !atWork(asleep, []time.Duration{0}, time.Hour) })
+	for range 20 {
+		if atWork(asleep, []time.Duration{0}, time.Hour) {
+			t.Error("one that sleeps")
+		}
 	}
-	list = []*member{hold("exec sleep 300")}
-	eventually(t, "asleep", func() bool { return !starved(list, []time.Duration{0}) })
+	for _, busy := range [][]*member{hold("sh", "-c", "while :; do :; done"), hold(self, "helper:second-thread")} {
+		eventually(t, "work", func() bool { return atWork(busy, []time.Duration{0}, time.Hour) })
+		eventually(t, "work that is counted", func() bool {
+			had, _ := busy[0].processor()
+			return had > 100*time.Millisecond || !countsWork()
+		})
+	}
+}
+
+// countsWork tells whether this kernel counts the time on a processor.
+func countsWork() bool {
+	b, err := os.ReadFile("/proc/self/schedstat")
+	return err == nil && !strings.HasPrefix(string(b), "0 ")
+}
+
+func init() {
+	helpers["second-thread"] = func([]string) { // works in one that is not the first
+		var work func()
+		work = func() {
+			runtime.LockOSThread()
+			if unix.Gettid() == os.Getpid() {
+				go work()
+				select {}
+			}
+			for {
+			}
+		}
+		work()
+	}
 }

@@ -134,7 +134,7 @@ func (s *stream) again() {
 // race: what is in the pipe now is still read.
 func (s *stream) after() (more bool) {
 	if s.tty {
-		s.readOut(ttyTail, true)
+		s.readOut(ttyTail)
 		return false
 	}
 	var avail int
@@ -142,7 +142,7 @@ func (s *stream) after() (more bool) {
 	if avail <= 0 {
 		return false
 	}
-	if s.readOut(avail, false) < avail {
+	if s.readOut(avail) < avail {
 		return false
 	}
 	if time.Since(s.began) >= time.Duration(s.stop.Load()) {
@@ -153,7 +153,7 @@ func (s *stream) after() (more bool) {
 }
 
 // readOut reads at most n bytes without waiting.
-func (s *stream) readOut(n int, tty bool) (got int) {
+func (s *stream) readOut(n int) (got int) {
 	b := buffers.Get().(*[readSize]byte)
 	defer buffers.Put(b)
 	for got < n {

@@ -137,7 +137,7 @@ func (p *Proc) survivors(want scope) ([]*member, error) {
 		c.mark = func(value []byte) bool { return string(value) == p.mark }
 	}
 	if want != everything && counted && last > p.pid && last-p.pid <= shortRun && p.oneRun() {
-		c.from = p.pid + 1
+		c.from, c.forked = p.pid+1, p.sys.forks
 	} else {
 		c.born = statOf(p.pid).start
 	}
@@ -150,7 +150,8 @@ type census struct {
 	session func(sid int) bool      // is it one of ours
 	mark    func(value []byte) bool // is it one of ours; nil finds none
 	parents bool                    // also strays without a mark, by their parents
-	forked  uint64                  // forks of the whole system when the list was begun; 0 is unknown
+	forked  uint64                  // forks of the whole system before the walk was begun; 0 is unknown
+	begun   time.Time               // when that was
 	from    int                     // the first number that can be a member or its session; 0 means that any can
 	born    uint64                  // start time of the program, in ticks; 0 is unknown
 
@@ -174,7 +175,7 @@ type census struct {
 // missed after some walks is a process that each time forked and ended between two system calls of
 // ours; that is not waited for.
 func (c *census) take(last int, counted bool) ([]*member, error) {
-	const rounds, fewRounds, walks = 50, 4, 20
+	const rounds, fewRounds = 50, 4
 	began := time.Now()
 	for n := range rounds {
 		// A machine that forks without pause: then the list is what was seen. But where we only get no processor
@@ -182,59 +183,68 @@ func (c *census) take(last int, counted bool) ([]*member, error) {
 		if n >= fewRounds && time.Since(began) > lookTime {
 			break
 		}
-		c.fresh = false
+		c.fresh, c.begun = false, time.Now()
 		if c.from > 0 {
 			c.walk(c.from, last)
 		} else {
 			last, counted = c.list()
-			began = time.Now() // waiting for the snapshot is not looking
-		}
-		again := false
-		for range walks {
-			now, ok := lastPID()
-			if !ok || !counted {
-				if c.twice() {
-					return c.result(nil)
-				}
-				return c.result(errBusy)
+			if n == 0 {
+				began = time.Now() // waiting for the first snapshot is not looking
 			}
-			if now == last {
+		}
+		switch {
+		case !counted:
+			if c.twice() {
 				return c.result(nil)
 			}
-			end := now
-			if now < last { // the numbers started over
-				end = c.lastOfRing(last)
-			}
-			if end == 0 || !rising() {
-				c.from, c.born = 0, statOf(c.leader).start
-				again = true
-				break
-			}
-			c.fresh = true
-			c.walk(last+1, end)
-			if now < last {
-				c.walk(1, now)
-			}
-			last = now
-		}
-		if !again {
+			return c.result(errBusy)
+		case c.follow(last):
 			return c.result(nil)
 		}
-		last, counted = lastPID()
+		c.from, c.born = 0, statOf(c.leader).start
 	}
 	return c.result(errBusy)
 }
 
-// lastOfRing is the number behind which the numbers start over, or 0 where they may have been given
-// out more than once since the list was begun. last was given.
-func (c *census) lastOfRing(last int) int {
-	n := numbers()
-	// A quarter is left for the numbers in use, which are passed over, and for the first 300, which are
-	// given out only once.
-	if c.from > 0 || c.forked == 0 || n < usualNumbers || last > n || forks()-c.forked >= uint64(n/4*3) {
-		return 0
+// follow walks what was forked since the list or walk that began after last was given. It tells
+// whether the whole is one walk: it is not where the numbers started over in a way that cannot be
+// followed.
+func (c *census) follow(last int) bool {
+	const walks = 20
+	for range walks {
+		now, counted := lastPID()
+		switch {
+		case !counted:
+			return false
+		case now == last:
+			return !c.wentRound()
+		case !rising():
+			return false
+		case now > last:
+			c.fresh = true
+			c.walk(last+1, now)
+		default: // the numbers started over
+			n := numbers()
+			if c.from > 0 || c.forked == 0 || n < usualNumbers || last > n || c.wentRound() {
+				return false
+			}
+			c.fresh = true
+			c.walk(last+1, n)
+			c.walk(1, now)
+		}
+		last = now
 	}
-	return n
+	return !c.wentRound()
+}
+
+// wentRound tells whether so much was forked since the walk was begun that numbers may have been given
+// out more than once. A quarter is left for those in use, which are passed over, and for the first
+// 300, which are given out only once. It is not asked about a walk that was too short for that.
+func (c *census) wentRound() bool {
+	if c.forked == 0 || time.Since(c.begun) < young {
+		return false
+	}
+	return forks()-c.forked >= uint64(numbers()/4*3)
 }
 
 // lookTime bounds one look. It is a small part of the time for the proof.
@@ -640,10 +650,9 @@ func nameOf(pid int) string {
 func uintptrOf(p *int32) uintptr { return uintptr(unsafe.Pointer(p)) }
 
 // keptAlive lists what the keeper owns.
-func keptAlive(ours func(sid int) bool, mark func(value []byte) bool) []*member {
+func keptAlive(ours func(sid int) bool, mark func(value []byte) bool) ([]*member, error) {
 	c := &census{session: ours, mark: mark, parents: true}
-	list, _ := c.take(lastPID())
-	return list
+	return c.take(lastPID())
 }
 
 // holdMember opens a handle to a process by its number. One that is gone already is held as dead:

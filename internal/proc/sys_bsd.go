@@ -24,6 +24,9 @@ const getTermios = unix.TIOCGETA
 // lengthen: the system does that by itself.
 func lengthen(fd, size int) {}
 
+// capacity is the least that a pipe holds.
+func capacity(int) int { return 16 << 10 }
+
 // interruptTerminal: there is no such step here; the group is asked for and signalled.
 func interruptTerminal(int) bool { return false }
 
@@ -224,9 +227,8 @@ func nameOf(pid int) string {
 }
 
 // keptAlive lists what the keeper owns. Marks cannot be read here.
-func keptAlive(ours func(sid int) bool, mark func(value []byte) bool) []*member {
-	list, _ := sessionMembers(ours, 0)
-	return list
+func keptAlive(ours func(sid int) bool, mark func(value []byte) bool) ([]*member, error) {
+	return sessionMembers(ours, 0)
 }
 
 // holdMember notes a process by its number and its start.

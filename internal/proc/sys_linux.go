@@ -35,6 +35,15 @@ func pipeCloexec(fds *[2]int) error { return unix.Pipe2(fds[:], unix.O_CLOEXEC) 
 // lengthen makes a pipe hold more; where the user has too many pages in pipes already it stays as it is.
 func lengthen(fd, size int) { unix.FcntlInt(uintptr(fd), unix.F_SETPIPE_SZ, size) }
 
+// capacity is what a pipe holds: less than 64 KiB where its user has too many pages in pipes.
+func capacity(fd int) int {
+	n, err := unix.FcntlInt(uintptr(fd), unix.F_GETPIPE_SZ, 0)
+	if err != nil {
+		return 4 << 10
+	}
+	return n
+}
+
 // onlyThreeDescriptors marks what this process inherited, or what somebody opened without
 // close-on-exec. Go's own descriptors have the mark already.
 func onlyThreeDescriptors() {
@@ -149,14 +158,21 @@ func (m *member) alive() bool {
 	return err == nil && n == 0
 }
 
-// processor tells how long a process was on a processor, 0 where the kernel does not count, and
-// whether it wants one now, be it for a page that is being read.
+// processor tells how long the threads of a process were on a processor, 0 where the kernel does not
+// count, and whether one of them wants one now, be it for a page that is being read.
 func (m *member) processor() (had time.Duration, wanted bool) {
-	b, _ := os.ReadFile("/proc/" + strconv.Itoa(m.pid) + "/schedstat")
-	ns, _, _ := bytes.Cut(b, []byte(" "))
-	n, _ := strconv.ParseInt(string(ns), 10, 64)
-	state := statOf(m.pid).state
-	return time.Duration(n), state == 'R' || state == 'D'
+	dir := "/proc/" + strconv.Itoa(m.pid) + "/task/"
+	threads, _ := os.ReadDir(dir)
+	for _, thread := range threads {
+		b, _ := os.ReadFile(dir + thread.Name() + "/schedstat")
+		ns, _, _ := bytes.Cut(b, []byte(" "))
+		n, _ := strconv.ParseInt(string(ns), 10, 64)
+		had += time.Duration(n)
+		tid, _ := number([]byte(thread.Name()))
+		state := statOf(tid).state
+		wanted = wanted || state == 'R' || state == 'D'
+	}
+	return had, wanted
 }
 
 func (m *member) send(sig Signal) { m.kill(sig.unix()) }
@@ -193,6 +209,11 @@ func (p *Proc) waitMember(m *member, until time.Time) bool {
 	}
 	p.setWake(func() { m.file.SetReadDeadline(time.Unix(1, 0)) })
 	defer p.setWake(nil)
+	select {
+	case <-p.nudge: // from before it could wake
+		return false
+	default:
+	}
 	return raw.Read(func(uintptr) bool { return !m.alive() }) == nil
 }
 

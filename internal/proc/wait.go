@@ -11,12 +11,13 @@ var errIncomplete = errors.New("proc: the processes of this system could not be 
 // errBusy says that the system forked too fast for one look to be complete. Another one may be.
 var errBusy = errors.New("proc: the processes of this system changed during the look")
 
-// look is survivors, again while the system is too busy for a complete answer, until the time is
-// up.
+// look is survivors, again while the system is too busy for a complete answer, until somebody is
+// found who is to be ended, or the time is up.
 func (p *Proc) look(want scope, until time.Time) ([]*member, error) {
 	for {
 		list, err := p.survivors(want)
-		if err != errBusy || len(list) > 0 || !time.Now().Before(until) {
+		inside, _ := split(list)
+		if err != errBusy || len(inside) > 0 || !time.Now().Before(until) {
 			return list, err
 		}
 		closeMembers(list)
