@@ -528,7 +528,7 @@ func TestOutcomesAreToldApart(t *testing.T) {
 		code, signal any
 	}{
 		{"true", "exited", 0, nil}, {"exit 3", "exited", 3, nil}, {"exit 137", "exited", 137, nil}, {"exit 255", "exited", 255, nil},
-		{"kill -KILL $$", "signaled", nil, "KILL"}, {"kill -TERM $$", "signaled", nil, "TERM"}, {"kill -USR1 $$", "signaled", nil, "USR1"},
+		{"kill -KILL $$", "signaled", nil, "KILL"}, {"command kill -40 $$", "signaled", nil, "40"}, {"kill -TERM $$", "signaled", nil, "TERM"}, {"kill -USR1 $$", "signaled", nil, "USR1"},
 	} {
 		a := y.sh("echo before; " + c.line)
 		y.is(c.line, a, "status", c.status, "exit_code", c.code, "signal", c.signal, "stdout", "before\n", "guard", "none")

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -65,6 +66,10 @@ func (p *program) oneCall(c *cobra.Command, call tool.Call, asJSON bool) error {
 	if err != nil {
 		return err
 	}
+	// A signal is no cancellation, which gives what runs two seconds: it ends the program.
+	hurry := suite.Hurry
+	p.again.Store(&hurry)
+	defer context.AfterFunc(c.Context(), func() { suite.Close() })()
 	result, callErr := suite.Call(c.Context(), coding.Caller{Asker: p.asker(), Notify: p.notify}, call)
 	running := suite.Running()
 	closeErr := suite.Close() // before anything is printed: its processes end when it returns

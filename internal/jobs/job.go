@@ -186,7 +186,8 @@ func (j *Job) Poll(max int) Piece { return j.output.poll(max, true) }
 func (j *Job) Peek(max int) Piece { return j.output.poll(max, false) }
 
 // Page reads the output from a position in the decoded stream, or, where that is
-// negative, from the end, and consumes nothing. The text has at most max bytes.
+// negative, from the end, and consumes nothing. The text has at most max bytes, or what one character or one jump
+// of the cursor shows where that is more, 259 bytes at most.
 //
 // The first bytes come from the log on disk, the last ones from memory; what is
 // between them, and what could not be written or read, is left out and counted. A

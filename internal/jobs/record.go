@@ -360,6 +360,8 @@ func (r *record) page(cursor int64, limit int) Page {
 	r.mu.Unlock()
 
 	p := Page{Cursor: at, End: end, Omitted: at - cursor}
+	// Four bytes can become many: a jump of the cursor, a character that is spelled
+	// out. To cut that to a limit that is less would lose what no count tells of.
 	p.Text = termtext.Fit(limit, func(budget int) string {
 		part := b[:min(len(b), max(budget, utf8.UTFMax))]
 		if at+int64(len(part)) < end {
@@ -369,8 +371,5 @@ func (r *record) page(cursor int64, limit int) Page {
 		c := before
 		return string(c.Flush(c.Append(nil, part)))
 	})
-	// A few bytes can become many: a jump of the cursor, a character that is
-	// spelled out. Only a limit that is less than that gets here.
-	p.Text = p.Text[:wholeCharacters([]byte(p.Text[:min(len(p.Text), limit)]))]
 	return p
 }

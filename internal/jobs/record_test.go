@@ -131,13 +131,13 @@ func (r *rig) checkPage(asked int64, limit int, p Page, exact bool) {
 		r.t.Fatalf("page(%d, %d) of %d: cursor %d next %d end %d omitted %d", asked, limit, end, p.Cursor, p.Next, p.End, p.Omitted)
 	case p.Next == p.Cursor && p.Next < end:
 		r.t.Fatalf("page(%d, %d) of %d does not advance from %d", asked, limit, end, p.Next)
-	case len(p.Text) > limit:
+	case len(p.Text) > limit && (p.Next-p.Cursor > utf8.UTFMax || len(p.Text) > 255+utf8.UTFMax):
 		r.t.Fatalf("page(%d, %d) gave %d bytes", asked, limit, len(p.Text))
 	case p.Cursor < end && !utf8.RuneStart(r.all[p.Cursor]), p.Next < end && !utf8.RuneStart(r.all[p.Next]):
 		r.t.Fatalf("page(%d, %d) cuts a character: %d..%d", asked, limit, p.Cursor, p.Next)
 	}
 	checkInert(r.t, p.Text)
-	if w := r.cleaned(p.Cursor, p.Next); exact && p.Text != w && !(len(w) > limit && strings.HasPrefix(w, p.Text)) {
+	if w := r.cleaned(p.Cursor, p.Next); exact && p.Text != w {
 		r.t.Fatalf("page(%d, %d) %d..%d is %q, not %q", asked, limit, p.Cursor, p.Next, p.Text, w)
 	}
 }
@@ -335,6 +335,28 @@ func TestPageTakesAnyCursor(t *testing.T) {
 	}
 	if p := newRig(t, 64, 0).page(5, 100); p != (Page{}) {
 		t.Errorf("of nothing: %+v", p)
+	}
+}
+
+// The pages join also where there is less room in one than a character needs that is spelled out.
+func TestSmallPagesJoin(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, 1<<10, 1<<10)
+	r.write([]byte("a\u202eb\u200b😀\x1b[9Cc\nd\x00"))
+	r.finish()
+	for limit := range 12 {
+		var joined string
+		for at, n := int64(0), 0; at < r.end; n++ {
+			p := r.page(at, limit)
+			r.checkPage(at, limit, p, true)
+			joined += p.Text
+			if at = p.Next; n > 100 {
+				t.Fatal("the pages do not end")
+			}
+		}
+		if !strings.Contains(joined, "<U+202E>") || !strings.Contains(joined, "<U+200B>") {
+			t.Errorf("with %d bytes a page: %q", limit, joined)
+		}
 	}
 }
 

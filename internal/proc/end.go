@@ -17,7 +17,8 @@ func (p *Proc) endLeftovers() {
 		found, err = p.look(sessionAndMarked, until)
 	}
 	inside, outside := split(found)
-	if len(inside) == 0 {
+	// Where nothing can be listed, those in the group of the program are ended all the same.
+	if len(inside) == 0 && err != errIncomplete {
 		p.exit.Left, p.exit.Cleaned = members(outside), err == nil
 		closeMembers(found)
 		return

@@ -92,7 +92,7 @@ func (s Signal) String() string {
 // Exit is what was seen of the end.
 type Exit struct {
 	Code    int      // exit code; -1 if a signal ended the program or the end was not seen
-	Signal  string   // "KILL", "TERM"... without SIG; "" if it exited by itself or the end was not seen
+	Signal  string   // "KILL", "TERM"... without SIG, or a number where there is no name; "" if it exited by itself or the end was not seen
 	Cleaned bool     // proven: nothing that is owned is left that is not a zombie
 	Ended   []Member // descendants that had to be ended after the program exited by itself
 	Left    []Member // descendants alive after the clean-up, or the program itself if even KILL did not end it

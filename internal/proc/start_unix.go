@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -334,9 +335,18 @@ func (p *Proc) reap() (code int, signal string) {
 	case err != nil: // somebody else took it
 		return -1, ""
 	case ws.Signaled():
-		return -1, strings.TrimPrefix(unix.SignalName(ws.Signal()), "SIG")
+		return -1, signalName(ws.Signal())
 	}
 	return ws.ExitStatus(), ""
+}
+
+// signalName is the name of a signal without SIG; of one without a name, which those for real time
+// are, its number.
+func signalName(s syscall.Signal) string {
+	if name := unix.SignalName(s); name != "" {
+		return strings.TrimPrefix(name, "SIG")
+	}
+	return strconv.Itoa(int(s))
 }
 
 func (s Signal) unix() unix.Signal {

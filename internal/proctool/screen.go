@@ -66,7 +66,7 @@ func render(ctx context.Context, output []byte, size proc.Size) (s screen, err e
 			<-drained
 		}
 	}()
-	output = clampParams(output)
+	output = clampParams(output, size)
 	for began := time.Now(); len(output) > 0; {
 		n := min(screenPiece, len(output))
 		if _, err := e.Write(output[:n]); err != nil {
@@ -103,11 +103,19 @@ func render(ctx context.Context, output []byte, size proc.Size) (s screen, err e
 	return screen{text: string(termtext.Clean([]byte(strings.Join(rows, "\n")))), row: at.Y, col: at.X}, nil
 }
 
+// lastLines is what is shown where the emulator failed: what the last lines of the output
+// showed last.
+func lastLines(output []byte, size proc.Size) screen {
+	lines := strings.Split(strings.TrimRight(string(termtext.Clean(output)), "\n"), "\n")
+	lines = lines[max(0, len(lines)-size.Rows):]
+	return screen{text: strings.Join(lines, "\n"), row: len(lines) - 1}
+}
+
 // clampParams is output with the numbers in its control sequences held to
-// screenParam, so that no sequence keeps the emulator busy for long. Controls inside
-// a sequence, which a terminal executes or drops there, are dropped: they would part
-// a number from its introducer.
-func clampParams(output []byte) []byte {
+// screenParam, so that no sequence keeps the emulator busy for long, and margins held
+// to the screen, as a terminal does. Controls inside a sequence, which a terminal
+// executes or drops there, are dropped: they would part a number from its introducer.
+func clampParams(output []byte, size proc.Size) []byte {
 	const (
 		ground = iota
 		escape // after ESC
@@ -115,6 +123,7 @@ func clampParams(output []byte) []byte {
 	)
 	out := make([]byte, 0, len(output))
 	state, number, private := ground, -1, false
+	begun := 0 // where the numbers of the sequence are in out
 	// end writes the number that was read, and goes on in another state.
 	end := func(next int) {
 		if number >= 0 {
@@ -137,6 +146,7 @@ func clampParams(output []byte) []byte {
 			end(control)
 			private = false
 			out = append(out, c, 0x9b)
+			begun = len(out)
 			i++
 		case state == ground:
 			out = append(out, c)
@@ -146,7 +156,7 @@ func clampParams(output []byte) []byte {
 		case c < 0x20 || c == 0x7f:
 		case state == escape && c == '[':
 			out = append(out, c)
-			state, private = control, false
+			state, private, begun = control, false, len(out)
 		case state == escape:
 			out = append(out, c)
 			state = ground
@@ -158,11 +168,29 @@ func clampParams(output []byte) []byte {
 			out = append(out, c)
 		default: // the final character
 			end(ground)
+			switch {
+			case private:
+			case c == 'r': // the rows that scroll
+				out = clampMargins(out, begun, size.Rows)
+			case c == 's': // the columns
+				out = clampMargins(out, begun, size.Cols)
+			}
 			out = append(out, c)
 		}
 	}
 	end(ground)
 	return out
+}
+
+// clampMargins holds the numbers from a place in a sequence on to a size.
+func clampMargins(out []byte, from, size int) []byte {
+	margins := strings.Split(string(out[from:]), ";")
+	for i, m := range margins {
+		if n, err := strconv.Atoi(m); err == nil && n > size {
+			margins[i] = strconv.Itoa(size)
+		}
+	}
+	return append(out[:from], strings.Join(margins, ";")...)
 }
 
 // maxMode is the largest number of a private mode (CSI ? 2026 h and the like), which
@@ -200,6 +228,10 @@ func (p *screenPlan) Run(ctx context.Context, _ tool.Reporter) (tool.Result, err
 		output, from = output[cut:], from+int64(cut)
 		shown, err = render(ctx, output, size)
 	}
+	failed := err == errEmulator
+	if failed {
+		shown, err = lastLines(output, size), nil
+	}
 	switch {
 	case ctx.Err() != nil:
 		return tool.Result{}, tool.Stopped(ctx.Err())
@@ -219,6 +251,7 @@ func (p *screenPlan) Run(ctx context.Context, _ tool.Reporter) (tool.Result, err
 	if reset := lastReset(output); reset >= 0 && from+int64(reset) >= since {
 		d.Exact = true
 	}
+	d.Exact = d.Exact && !failed
 	var h tool.Header
 	h.Fact("session", d.SessionID)
 	h.Fact("status", d.Status)

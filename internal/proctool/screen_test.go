@@ -2,6 +2,8 @@ package proctool
 
 import (
 	"context"
+	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -58,8 +60,73 @@ func TestScreenIsBounded(t *testing.T) {
 	if _, err := render(context.Background(), []byte(strings.Repeat("\x1b[99S", 1<<20)), size); err != errScreenTime {
 		t.Errorf("a million scrolls: %v", err)
 	}
-	if got := clampParams([]byte("a1000000\x1b[38;5;70000mb\x1b]0;99999\x07\u009b99999H\x1b[")); string(got) != "a1000000\x1b[38;5;1000mb\x1b]0;99999\x07\u009b1000H\x1b[" {
+	if got := clampParams([]byte("a1000000\x1b[38;5;70000mb\x1b]0;99999\x07\u009b99999H\x1b["), size); string(got) != "a1000000\x1b[38;5;1000mb\x1b]0;99999\x07\u009b1000H\x1b[" {
 		t.Errorf("clamped to %q", got)
+	}
+}
+
+// Margins beyond the screen end at the screen.
+func TestMarginsEndAtTheScreen(t *testing.T) {
+	t.Parallel()
+	var lines strings.Builder
+	for i := range 99 {
+		fmt.Fprintf(&lines, "\r\n%d", i+1)
+	}
+	for in, want := range map[string]string{
+		"\x1b[1;999r" + lines.String():                     "96\n97\n98\n99",
+		"\x1b[;5r" + lines.String():                        "96\n97\n98\n99",
+		"\x1b[1;2r\x1b[4;1Hlast\x1b[1;1H" + lines.String(): "98\n99\n\nlast",
+		"a\x1b[1;999r\x1b[H\x1bMx":                         "x\na",
+		"\x1b[0;39r\n\n\x1b[H\x1b[Lx":                      "x",
+		"\x1b[5;5000r\x1b[5T1":                             "1",
+	} {
+		got, err := render(context.Background(), []byte(in), proc.Size{Cols: 10, Rows: 4})
+		if err != nil || got.text != want {
+			t.Errorf("%.20q: %v %q, want %q", in, err, got.text, want)
+		}
+	}
+}
+
+// No output at all makes the emulator fail, on no size.
+func TestScreenOfAnything(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(300) {
+		r := rand.New(rand.NewPCG(1, seed))
+		number := func() string {
+			return []string{"", "0", fmt.Sprint(r.IntN(5)), fmt.Sprint(r.IntN(50)), fmt.Sprint(r.IntN(3000))}[r.IntN(5)]
+		}
+		one := func(of string) string { return of[r.IntN(len(of)):][:1] }
+		var b strings.Builder
+		for range 1 + r.IntN(30) {
+			switch r.IntN(7) {
+			case 0:
+				b.WriteString("text\r\n")
+			case 1:
+				b.WriteString("\x1b" + one("MDE78c=>"))
+			case 2:
+				b.WriteString("日本\t\b")
+			case 3:
+				b.WriteString("\x1b[?" + number() + one("hl"))
+			default:
+				b.WriteString("\x1b[" + number() + ";" + number() + one("ABCDEFGHIJKLMPSTXZ@`abcdefgmnrsu"))
+			}
+		}
+		size := proc.Size{Cols: 1 + r.IntN(100), Rows: 1 + r.IntN(40)}
+		if _, err := render(context.Background(), []byte(b.String()), size); err != nil {
+			t.Errorf("%v: %v %q", size, err, b.String())
+		}
+	}
+}
+
+// Where the emulator failed there is something to see all the same.
+func TestLastLines(t *testing.T) {
+	t.Parallel()
+	got := lastLines([]byte("1\r\n2\r\n\x1b[31m3\x1b[m 10%\r3 20%\r\n"), proc.Size{Cols: 10, Rows: 2})
+	if got.text != "2\n3 20%" || got.row != 1 {
+		t.Errorf("%+v", got)
+	}
+	if got := lastLines(nil, proc.Size{Cols: 1, Rows: 1}); got.text != "" || got.row != 0 {
+		t.Errorf("%+v", got)
 	}
 }
 

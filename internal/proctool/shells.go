@@ -2,6 +2,7 @@ package proctool
 
 import (
 	"path"
+	"slices"
 	"strings"
 )
 
@@ -19,8 +20,11 @@ func UserShell(environ []string) string {
 // files, or, for login, as a login shell. What still runs is up to the shell:
 // bash reads what BASH_ENV names, zsh its zshenv. It is no security boundary.
 func ShellArgv(shell, line string, login bool) []string {
-	base := strings.ToLower(path.Base(strings.ReplaceAll(shell, `\`, "/")))
-	switch strings.TrimSuffix(base, ".exe") {
+	base := strings.TrimSuffix(strings.ToLower(path.Base(strings.ReplaceAll(shell, `\`, "/"))), ".exe")
+	if strings.ContainsAny(line[:min(1, len(line))], "-+") && !slices.Contains([]string{"powershell", "pwsh", "cmd"}, base) {
+		line = " " + line // a shell takes what begins like its options for one also behind -c
+	}
+	switch base {
 	case "bash":
 		if login {
 			return []string{shell, "-l", "-c", line}

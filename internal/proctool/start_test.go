@@ -242,6 +242,14 @@ func TestShellArgv(t *testing.T) {
 			t.Errorf("%s, login: %s", c.shell, got)
 		}
 	}
+	// What begins like an option is a command line all the same.
+	for shell, want := range map[string]string{"bash": " ", "fish": " ", "busybox": " ", "unknown": " ", "pwsh": "", "cmd.exe": ""} {
+		for _, line := range []string{"-x", "+x", "--help"} {
+			if argv := ShellArgv(shell, line, true); argv[len(argv)-1] != want+line {
+				t.Errorf("%s %s: %q", shell, line, argv)
+			}
+		}
+	}
 	if got := UserShell([]string{"SHELL=", "X=1"}); got != DefaultShell {
 		t.Error(got)
 	}
