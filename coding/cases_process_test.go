@@ -369,6 +369,10 @@ var processCases = map[string]func(c *processCase){
 		if out := a.str("output"); strings.Count(out, "step") > 3 || !strings.HasSuffix(out, "step 2000/2000\ndone\n") {
 			c.t.Errorf("%.200q", out)
 		}
+		// What stands between two bars of 26 KB each is shown: the frames take no room.
+		bars := `for b in 1 2; do i=0; while [ $i -lt 250 ]; do printf '\r%3d of 250 [%90s]' $i ''; i=$((i+1)); done; echo; echo "ERROR $b"; done; echo done`
+		c.is("bars", c.sh(bars), "stdout", fmt.Sprintf("249 of 250 [%90s]\nERROR 1\n249 of 250 [%90s]\nERROR 2\ndone\n", "", ""), "stdout_omitted", 0)
+		c.is("bars of a session", c.start(bars, "yield_time_ms", 30000), "output", fmt.Sprintf("249 of 250 [%90s]\nERROR 1\n249 of 250 [%90s]\nERROR 2\ndone\n", "", ""), "omitted_bytes", 0)
 	},
 	"SE-31": func(c *processCase) {
 		y := newYard(c.t, nil)

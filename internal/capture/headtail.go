@@ -30,6 +30,9 @@ func (h *HeadTail) Write(p []byte) (int, error) {
 // Total is the number of bytes that went by.
 func (h *HeadTail) Total() int64 { return h.tail.End() }
 
+// Kept is how many bytes of it are kept, a little more where head and tail overlap.
+func (h *HeadTail) Kept() int { return len(h.head) + int(h.tail.End()-h.tail.Start()) }
+
 // A Cut is the part of a stream that fits into a budget.
 type Cut struct {
 	Head, Tail []byte

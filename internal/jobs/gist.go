@@ -100,7 +100,7 @@ func (g *gist) text(limit int) (text string, omitted int64) {
 	if limit <= 0 {
 		return "", g.end
 	}
-	text = termtext.Fit(limit, func(budget int) string {
+	text = termtext.Fit(limit, len(g.head)+len(g.tail), func(budget int) string {
 		head, tail, left, c := g.cut(int64(budget))
 		omitted = left
 		out := termtext.Clean(head)

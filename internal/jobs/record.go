@@ -282,7 +282,7 @@ func (r *record) poll(limit int, take bool) Piece {
 	defer r.mu.Unlock()
 	p := Piece{Cursor: r.end}
 	var after termtext.Cleaner
-	p.Text = termtext.Fit(limit, func(budget int) string {
+	p.Text = termtext.Fit(limit, int(min(r.end-r.cursor, int64(len(r.head))+r.end-r.tail.Start())), func(budget int) string {
 		after = r.cleaner // its line is empty: the copy shares nothing
 		var text string
 		text, p.Omitted = r.unread(&after, int64(budget))
@@ -362,7 +362,7 @@ func (r *record) page(cursor int64, limit int) Page {
 	p := Page{Cursor: at, End: end, Omitted: at - cursor}
 	// Four bytes can become many: a jump of the cursor, a character that is spelled
 	// out. To cut that to a limit that is less would lose what no count tells of.
-	p.Text = termtext.Fit(limit, func(budget int) string {
+	p.Text = termtext.Fit(limit, 0, func(budget int) string {
 		part := b[:min(len(b), max(budget, utf8.UTFMax))]
 		if at+int64(len(part)) < end {
 			part = part[:capture.EndOfPart(part)]

@@ -229,7 +229,7 @@ const lookBack = 1 << 20
 func (s *stream) text(budget int) (text string, omitted int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	text = termtext.Fit(budget, func(n int) string {
+	text = termtext.Fit(budget, s.kept.Kept(), func(n int) string {
 		cut := s.kept.Cut(n, lookBack)
 		omitted = cut.Omitted
 		head := termtext.Clean(cut.Head)
