@@ -201,7 +201,7 @@ func TestTerminalHangUp(t *testing.T) {
 	send(t, p, "sleep 300 & echo $! > pid; echo o''k\n")
 	shows(t, out, "ok\r\n")
 	pid := pidIn(t, s.Dir, "pid")
-	p.End(TERM, 2*time.Second)
+	p.End(TERM, 5*time.Second)
 	if e := await(t, p); !e.Cleaned || e.Signal == "KILL" {
 		t.Errorf("%+v", e)
 	}
