@@ -138,7 +138,7 @@ func (p *Proc) Keep(k *Keeper) {
 	}
 	p.keeper = k
 	k.expect(p.mark)
-	k.add(p.pid, p.outputs)
+	k.add(p.pid, p.sys.outputs)
 }
 
 // expect announces a program: it may be running when we get to tell its number.

@@ -26,8 +26,6 @@ type Proc struct {
 	feeding *os.File // writing end for Spec.Stdin while its goroutine runs, or nil
 	feed    sync.WaitGroup
 
-	outputs string // for the keeper: the pipes that the program writes into
-
 	mu      sync.Mutex
 	gone    bool          // the program has ended; it is a zombie until reaped is set
 	goneAt  time.Time     // set with gone, or when End gave up; read by the goroutine that cleans up

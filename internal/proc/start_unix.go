@@ -142,8 +142,8 @@ func (p *Proc) start(ctx context.Context, s *Spec) (err error) {
 		break
 	}
 	if p.keeper != nil {
-		p.outputs = inodesOf(pl.fds[1], pl.fds[2])
-		p.keeper.add(p.pid, p.outputs)
+		p.sys.outputs = inodesOf(pl.fds[1], pl.fds[2])
+		p.keeper.add(p.pid, p.sys.outputs)
 	}
 	p.sys.started()
 	for _, st := range p.streams {

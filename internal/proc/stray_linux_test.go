@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -261,7 +262,7 @@ func init() {
 				go work()
 				select {}
 			}
-			for {
+			for n := new(atomic.Uint64); ; n.Add(1) {
 			}
 		}
 		work()

@@ -61,7 +61,8 @@ func heldDir(*os.File) string { return "" }
 
 // system is what these systems need of a Proc: a kernel queue that tells the end.
 type system struct {
-	queue int // -1 if there is none
+	queue   int    // -1 if there is none
+	outputs string // for the keeper: the pipes that the program writes into
 }
 
 func (y *system) attr(s *Spec) *syscall.SysProcAttr {

@@ -71,6 +71,8 @@ type system struct {
 	fd    int      // pidfd from the start; -1 where the kernel gives none
 	pidfd *os.File // the same for the poller, or nil
 	forks uint64   // of the whole system, as of some moment before the start; 0 is unknown
+
+	outputs string // for the keeper: the pipes that the program writes into
 }
 
 func (y *system) attr(s *Spec) *syscall.SysProcAttr {
