@@ -32,6 +32,11 @@ type Config struct {
 	// ended, and nothing of its arguments [none].
 	Journal string
 
+	// LockDir is a directory that is made for lock files where a folder cannot be locked
+	// itself: on Windows, on some network file systems [belay/locks in the user's cache].
+	// All that write to one tree have to name the same, outside of the tree.
+	LockDir string
+
 	// Keeper is the program, by its absolute path, with its arguments, that ends
 	// what runs if this process is killed: it calls RunKeeper and does nothing else
 	// [none: then a SIGKILL of this process leaves its children alive on Unix].

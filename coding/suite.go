@@ -60,7 +60,7 @@ func New(c Config) (*Suite, error) {
 		return nil, err
 	}
 	tree, err := worktree.Open(c.Root, worktree.Options{
-		MaxPageBytes: c.Limits.MaxPageBytes, MaxFileBytes: c.Limits.MaxFileBytes, Protect: c.Protect,
+		MaxPageBytes: c.Limits.MaxPageBytes, MaxFileBytes: c.Limits.MaxFileBytes, Protect: c.Protect, LockDir: c.LockDir,
 	})
 	if err != nil {
 		return nil, &ConfigError{Setting: "root", Expects: "a directory that exists and can be opened, not " + c.Root}

@@ -198,6 +198,31 @@ func TestSignalsEndARun(t *testing.T) {
 	}
 }
 
+// A standard error that nobody reads does not keep belay from ending.
+func TestUnreadErrorsDoNotHoldTheEnd(t *testing.T) {
+	t.Parallel()
+	h := newHosted(t)
+	run := h.belay(`{"text":"`+strings.Repeat("long ", 50_000)+`","calls":[{"name":"shell","args":{"argv":["true"]}}]}`+"\n"+`{"text":"done"}`, "run", "go")
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	run.Stderr = w
+	err = run.Start()
+	w.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(r, make([]byte, 16<<10)); err != nil { // it has begun to speak; the rest fills the pipe
+		t.Fatal(err)
+	}
+	run.Process.Signal(syscall.SIGTERM)
+	if code := waitFor(t, run); code != 143 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
 // HO-03: when the reader of the events leaves, belay ends without a word: children are ended and
 // the transcript is saved.
 func TestTheReaderLeaves(t *testing.T) {
@@ -233,7 +258,8 @@ func TestTheReaderLeaves(t *testing.T) {
 			if took := time.Since(left); took > 10*time.Second {
 				t.Errorf("it took %s to notice", took)
 			}
-			if args[0] == "rpc" && code != 0 {
+			// Events that were not read to their end told nobody what came of the task.
+			if want := map[string]int{"run": 1, "rpc": 0}[args[0]]; code != want {
 				t.Errorf("exit code %d: %s", code, stderr.String())
 			}
 			h.gone(pid)

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -309,6 +310,76 @@ func TestSignalOnATerminal(t *testing.T) {
 	x.ends(130)
 	if !strings.Contains(x.screen(), "\x1b[?2004l") {
 		t.Error("the terminal was not given back")
+	}
+}
+
+// Whatever is told to the user on the terminal, and however that ends, it is as it was afterwards: with
+// an echo, and line by line.
+func TestTheTerminalIsAsItWas(t *testing.T) {
+	t.Parallel()
+	calls := strings.TrimSuffix(strings.Repeat(`{"name":"shell","args":{"argv":["true"]}},`, 16), ",")
+	asks := `["sh","-c","cat >/dev/null; echo '{\"hookSpecificOutput\":{\"permissionDecision\":\"ask\"}}'"]`
+	for name, c := range map[string]struct {
+		guard  string
+		signal bool
+		args   []string
+	}{
+		"notices":           {`["/no/such/guard"]`, false, []string{"run", "go"}},
+		"a question, INT":   {asks, true, []string{"call", "shell", `{"argv":["true"]}`}},
+		"a question of run": {asks, true, []string{"run", "go"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for range 12 {
+				h := newHosted(t)
+				cmd := h.belay(`{"calls":[`+calls+`]}`+"\n"+`{"text":"done"}`, c.args...)
+				cmd.Env = append(cmd.Env, "BELAY_GUARD_COMMAND="+c.guard)
+				master, tty, err := pty.Open()
+				if err != nil {
+					t.Skip("no terminal: ", err)
+				}
+				var mu sync.Mutex
+				var seen bytes.Buffer
+				over := make(chan bool)
+				go func() {
+					defer close(over)
+					b := make([]byte, 4096)
+					for {
+						n, err := master.Read(b)
+						mu.Lock()
+						seen.Write(b[:n])
+						mu.Unlock()
+						if err != nil {
+							return
+						}
+					}
+				}()
+				says := func() string { mu.Lock(); defer mu.Unlock(); return seen.String() }
+				cmd.Stdin, cmd.Stdout, cmd.Stderr = tty, tty, tty
+				cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+				if err := cmd.Start(); err != nil {
+					t.Fatal(err)
+				}
+				if c.signal {
+					for end := time.Now().Add(hang); !strings.Contains(says(), "Allow it?"); time.Sleep(2 * time.Millisecond) {
+						if time.Now().After(end) {
+							t.Fatalf("no question: %q", says())
+						}
+					}
+					cmd.Process.Signal(os.Interrupt)
+				}
+				waitFor(t, cmd)
+				stty := exec.Command("stty", "-a")
+				stty.Stdin = tty
+				out, err := stty.Output()
+				if s := " " + strings.Join(strings.Fields(string(out)), " ") + " "; err != nil || !strings.Contains(s, " echo ") || !strings.Contains(s, " icanon ") {
+					t.Errorf("%v %s", err, out)
+				}
+				tty.Close()
+				master.Close()
+				<-over
+			}
+		})
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -45,8 +47,32 @@ func (p *program) asker() approve.Asker {
 	return &terminalAsker{openConsole}
 }
 
+// oneConsole is held by who has the terminal: each saves how it was and sets it back, which has to
+// come one after the other. This is state of the package since the terminal is one.
+var oneConsole sync.Mutex
+
+// consoles are those that have the terminal or wait for it.
+var consoles atomic.Int64
+
+// useConsole counts one until done is called.
+func useConsole() (done func()) {
+	consoles.Add(1)
+	return sync.OnceFunc(func() { consoles.Add(-1) })
+}
+
+// giveConsoleBack waits until the terminal is as it was: a question that a signal made void is on its
+// way out. It is a second at most, for a terminal that takes no output.
+func giveConsoleBack() {
+	for end := time.Now().Add(time.Second); consoles.Load() > 0 && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
+}
+
 // Ask shows the question and reads the answer.
 func (a *terminalAsker) Ask(ctx context.Context, p tool.Prompt) (bool, error) {
+	defer useConsole()()
+	oneConsole.Lock()
+	defer oneConsole.Unlock()
 	c, err := a.open()
 	if err != nil {
 		return false, approve.ErrUnavailable

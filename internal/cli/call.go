@@ -67,8 +67,7 @@ func (p *program) oneCall(c *cobra.Command, call tool.Call, asJSON bool) error {
 		return err
 	}
 	// A signal is no cancellation, which gives what runs two seconds: it ends the program.
-	hurry := suite.Hurry
-	p.again.Store(&hurry)
+	p.hurriedBy(suite.Hurry)
 	defer context.AfterFunc(c.Context(), func() { suite.Close() })()
 	result, callErr := suite.Call(c.Context(), coding.Caller{Asker: p.asker(), Notify: p.notify}, call)
 	running := suite.Running()
@@ -119,13 +118,21 @@ func isTerminal(stream any) bool {
 
 // notify shows a text on the terminal of the program and nowhere else: a model that
 // reads what belay prints must not see it.
+//
+// It does not wait for a question that stands.
 func (p *program) notify(text string) {
-	c, err := openConsole()
-	if err != nil {
-		return
-	}
-	defer c.close()
-	_ = c.write("belay: " + termtext.Escape(text) + "\r\n")
+	done := useConsole()
+	go func() {
+		defer done()
+		oneConsole.Lock()
+		defer oneConsole.Unlock()
+		c, err := openConsole()
+		if err != nil {
+			return
+		}
+		defer c.close()
+		_ = c.write("belay: " + termtext.Escape(text) + "\r\n")
+	}()
 }
 
 // printJSON writes one line of JSON, without the escapes that are meant for HTML.

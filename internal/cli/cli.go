@@ -16,6 +16,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -67,7 +68,8 @@ type program struct {
 	pinged sync.Once // one attempt a start, however many suites it opens
 
 	// again is what a second signal does, for commands that let themselves be hurried.
-	again atomic.Pointer[func()]
+	again   atomic.Pointer[func()]
+	hurried atomic.Bool // there was one
 }
 
 // keeperCommand is how belay starts itself as the keeper of what it runs. It is
@@ -96,6 +98,7 @@ func Main(models Models) int {
 
 	var done *exit
 	var config *coding.ConfigError
+	giveConsoleBack()
 	switch code := stopped(); {
 	case code != 0:
 		return code
@@ -119,28 +122,57 @@ func Main(models Models) int {
 func (p *program) untilSignal() (context.Context, func() int) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) { // as nohup has it: it is to outlive its terminal
+		ends = append(ends, syscall.SIGHUP)
+	}
+	signal.Notify(signals, ends...)
 	go func() {
-		cancel(&stoppedBy{<-signals})
-		<-signals
-		if again := p.again.Load(); again != nil {
-			(*again)()
+		by := &stoppedBy{<-signals}
+		cancel(by)
+		time.AfterFunc(endTime, func() { os.Exit(by.code()) })
+		for range signals {
+			p.hurry()
 		}
 	}()
 	return ctx, func() int {
 		signal.Stop(signals)
 		var by *stoppedBy
-		switch {
-		case !errors.As(context.Cause(ctx), &by):
+		if !errors.As(context.Cause(ctx), &by) {
 			return 0
-		case by.signal == os.Interrupt:
-			return exitInterrupted
 		}
-		return exitTerminated
+		return by.code()
+	}
+}
+
+// endTime is how long a signal takes at most to end the program. All that runs is ended in half of
+// it; the rest is for somebody who does not read what belay still has to say.
+const endTime = 10 * time.Second
+
+// hurry is what a further signal does.
+func (p *program) hurry() {
+	p.hurried.Store(true)
+	if again := p.again.Load(); again != nil {
+		(*again)()
+	}
+}
+
+// hurriedBy sets what a further signal does, also one that came already.
+func (p *program) hurriedBy(f func()) {
+	p.again.Store(&f)
+	if p.hurried.Load() {
+		f()
 	}
 }
 
 type stoppedBy struct{ signal os.Signal }
+
+func (s *stoppedBy) code() int {
+	if s.signal == os.Interrupt {
+		return exitInterrupted
+	}
+	return exitTerminated
+}
 
 func (s *stoppedBy) Error() string {
 	name := s.signal.String()
@@ -244,6 +276,7 @@ func (p *program) open(c *cobra.Command, held *configuration) (*coding.Suite, er
 	s, err := coding.New(coding.Config{
 		Root: p.root, Limits: held.limits(), Env: held.env(), Protect: held.texts("protect"), Environ: p.environ,
 		Hooks: hooks, ApprovalTimeout: held.approvalTimeout(), Journal: held.text("journal.path"), Keeper: keeper(),
+		LockDir: p.lockDir(),
 	})
 	if err != nil {
 		return nil, err

@@ -235,6 +235,11 @@ func (p *program) configuration(file string, overrides ...override) (*configurat
 		if given, ok := user[s.name]; ok {
 			held = given
 		}
+		// An address belongs to the provider beside which it stands: that of the user's is none for the
+		// key of another.
+		if given, ok := project["model.provider"]; ok && s.name == "model.base_url" && c.trusted && !sameValue(given.v, user["model.provider"].v) {
+			held = c.values[s.name]
+		}
 		if given, ok := project[s.name]; ok {
 			switch {
 			case sameValue(given.v, held.v):

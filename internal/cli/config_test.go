@@ -19,6 +19,7 @@ import (
 
 	"github.com/belayhq/belay/coding"
 	"github.com/belayhq/belay/guard"
+	"github.com/belayhq/belay/internal/host/model"
 )
 
 // helpers are the programs that tests need; helper:NAME as first argument runs one.
@@ -671,4 +672,32 @@ func FuzzConfigFile(f *testing.F) {
 			}
 		}
 	})
+}
+
+// B3: the address of the user's provider is none for the key of another that a trusted project
+// chooses.
+func TestAddressStaysWithItsProvider(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ project, want string }{
+		{`{"model": {"provider": "anthropic", "name": "m"}}`, ""},
+		{`{"model": {"provider": "anthropic", "name": "m", "base_url": "http://127.0.0.2:1"}}`, "http://127.0.0.2:1"},
+		{`{"model": {"provider": "openai-chat", "name": "m"}}`, "http://127.0.0.1:1"},
+		{`{"model": {"name": "m"}}`, "http://127.0.0.1:1"},
+	} {
+		w := newWorld(t)
+		w.user(t, `{"model": {"provider": "openai-chat", "name": "local", "base_url": "http://127.0.0.1:1"}}`)
+		w.ofProject(t, c.project)
+		if _, err := w.run(t, "trust"); err != nil {
+			t.Fatal(err)
+		}
+		held := w.held(t)
+		got := "none"
+		w.models = func(_, _, base string, _ func(string) string) (model.Provider, error) {
+			got = base
+			return nil, nil
+		}
+		if _, err := w.provider(held); err != nil || got != c.want {
+			t.Errorf("%s: %q, %v", c.project, got, err)
+		}
+	}
 }

@@ -26,6 +26,15 @@ func (p *program) warnOnce() {
 	_ = os.WriteFile(marker, []byte("The security warning was shown.\n"), 0o600)
 }
 
+// lockDir is for lock files, or "": the cache of the user has them then.
+func (p *program) lockDir() string {
+	dir := p.stateDir()
+	if dir == "" {
+		return ""
+	}
+	return filepath.Join(dir, "locks")
+}
+
 // stateDir is where belay keeps what outlives a run, or "" where the environment
 // names no place. A relative path in a variable of the XDG kind is passed over, as
 // their specification wants it.

@@ -206,10 +206,9 @@ func (h *host) open(_ context.Context, which stream.Which, ears stream.Ears) (ta
 		}
 		return err
 	}
-	hurry := suite.Hurry
 	talk.Close = func() error {
 		if h.hurries {
-			h.again.Store(&hurry)
+			h.hurriedBy(suite.Hurry)
 		}
 		return closeTalk(talk.Agent, suite, kept)
 	}

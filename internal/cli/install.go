@@ -235,7 +235,7 @@ func (p *program) installIn(ctx context.Context, to client, file string, s serve
 		_, err = fmt.Fprintf(p.out, "%s\nNothing was changed. With --write it is.\n", termtext.Clean([]byte(diff)))
 		return err
 	}
-	if err := commitClientFile(ctx, file, old, text, there); err != nil {
+	if err := commitClientFile(ctx, p.lockDir(), file, old, text, there); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(p.out, "%s has belay now: %s\nIt takes effect when %s starts again.\n", to.title, file, to.title)
@@ -268,7 +268,7 @@ func readClientFile(file string) (text []byte, there bool, err error) {
 
 // commitClientFile writes atomically, and only over what was read: clients write to their
 // files as well.
-func commitClientFile(ctx context.Context, file string, old, text []byte, there bool) error {
+func commitClientFile(ctx context.Context, lockDir, file string, old, text []byte, there bool) error {
 	dir := filepath.Dir(file)
 	for { // the nearest folder that is there
 		if info, err := os.Stat(dir); err == nil && info.IsDir() {
@@ -284,7 +284,7 @@ func commitClientFile(ctx context.Context, file string, old, text []byte, there 
 	if err != nil {
 		return errors.New("cannot write " + file)
 	}
-	tree, err := worktree.Open(dir, worktree.Options{})
+	tree, err := worktree.Open(dir, worktree.Options{LockDir: lockDir})
 	if err != nil {
 		return errors.New("cannot open " + dir)
 	}

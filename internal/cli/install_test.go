@@ -246,10 +246,10 @@ func TestInstallOnDisk(t *testing.T) {
 			t.Errorf("%s, project: %v %s", name, err, text)
 		}
 	}
-	if err := commitClientFile(t.Context(), kept, before, []byte("{}"), true); err == nil {
+	if err := commitClientFile(t.Context(), t.TempDir(), kept, before, []byte("{}"), true); err == nil {
 		t.Error("a file that changed meanwhile was overwritten")
 	}
-	if err := commitClientFile(t.Context(), kept, nil, []byte("{}"), false); err == nil {
+	if err := commitClientFile(t.Context(), t.TempDir(), kept, nil, []byte("{}"), false); err == nil {
 		t.Error("a file that came meanwhile was overwritten")
 	}
 	if said = run("emacs"); !strings.Contains(said, "claude-code, codex") {

@@ -228,8 +228,9 @@ func (s *session) key(b byte) (end bool) {
 
 // interrupt is Ctrl-C.
 func (s *session) interrupt(leaving bool) (end bool) {
+	busy := s.talk.Agent.Busy() // a summary is made without an event
 	s.mu.Lock()
-	working, aborting := s.working, s.aborting
+	working, aborting := s.working || busy, s.aborting
 	s.aborting = working
 	s.mu.Unlock()
 	switch {

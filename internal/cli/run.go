@@ -154,7 +154,7 @@ func (h *host) carryOut(ctx context.Context, which stream.Which, task stream.Tas
 	} else {
 		report, err = stream.Print(ctx, config, task, screen{h.program}, h.err)
 	}
-	err = h.ended(report, err)
+	err = h.ended(report, err, asJSON)
 	if asJSON {
 		return err
 	}
@@ -172,13 +172,14 @@ func (h *host) carryOut(ctx context.Context, which stream.Which, task stream.Tas
 	return err
 }
 
-// ended is the exit of a task.
-func (h *host) ended(report stream.Report, err error) error {
+// ended is the exit of a task. Events that are not read to their end tell nobody what came of it,
+// whatever did; an answer that was read far enough is one.
+func (h *host) ended(report stream.Report, err error, asJSON bool) error {
 	var refused *stream.Refusal
 	switch {
 	case errors.Is(err, stream.ErrReader) && !readerLeft(err):
 		return &exit{exitFailed, err}
-	case errors.Is(err, stream.ErrReader) && report.Aborted:
+	case errors.Is(err, stream.ErrReader) && (report.Aborted || asJSON):
 		return &exit{code: exitFailed} // its reader knows
 	case errors.Is(err, stream.ErrReader):
 	case errors.As(err, &refused):

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -116,7 +117,7 @@ func (p *replacePlan) Run(ctx context.Context, _ tool.Reporter) (tool.Result, er
 	if err != nil {
 		err = turn(err, p.tree, p.name)
 		var e *tool.Error
-		if errors.As(err, &e) && e.Code == tool.NotFound && p.expect.Create {
+		if errors.As(err, &e) && e.Code == tool.NotFound && p.expect.Create && !p.expect.Mkdirs && slices.Contains(e.Facts, tool.Fact{Name: "what", Value: "missing"}) {
 			// a create asks for no file: it is a folder that is missing
 			e.Facts = append(e.Facts, tool.Fact{Name: "hint", Value: "a folder on the way is missing; mkdirs: true makes it"})
 		}

@@ -55,8 +55,8 @@ func Apply(content []byte, edits []Edit, max int64) ([]byte, error) {
 	}
 
 	size := int64(len(content))
-	if err := walk(content, places, func(_ int, p *place) {
-		size += int64(len(p.new)) - int64(len(p.old))
+	if err := walk(content, places, func(at int, p *place) {
+		size += int64(len(p.replacement(at))) - int64(len(p.old))
 	}); err != nil {
 		return nil, err
 	}
@@ -67,7 +67,7 @@ func Apply(content []byte, edits []Edit, max int64) ([]byte, error) {
 	done := 0
 	walk(content, places, func(at int, p *place) { // no error: the walk before had none
 		out = append(out, content[done:at]...)
-		out = append(out, p.new...)
+		out = append(out, p.replacement(at)...)
 		done = at + len(p.old)
 	})
 	return append(out, content[done:]...), nil
@@ -85,6 +85,15 @@ type place struct {
 	first    int // offset of the first match
 	old, new []byte
 	all      bool
+	marked   bool // the first match is right behind the byte-order mark, which stays the only one
+}
+
+// replacement is what comes in place of the match at an offset.
+func (p *place) replacement(at int) []byte {
+	if p.marked && at == p.first {
+		return bytes.TrimPrefix(p.new, []byte(bom))
+	}
+	return p.new
 }
 
 // next is the offset of the match behind the one at offset at, or -1.
@@ -93,7 +102,7 @@ func (p *place) next(content []byte, at int) int {
 		return -1
 	}
 	from := at + len(p.old)
-	i := bytes.Index(content[from:], p.old)
+	i := index(content[from:], p.old)
 	if i < 0 {
 		return -1
 	}
@@ -113,13 +122,13 @@ func find(content []byte, start, edit int, e Edit) (place, error) {
 	}
 	at := 0
 	if !marked {
-		at = bytes.Index(body, p.old)
+		at = index(body, p.old)
 	} else if !bytes.HasPrefix(body, p.old) {
 		at = -1
 	}
 	if at < 0 {
 		if marked {
-			if i := bytes.Index(body, p.old); i >= 0 { // there, but not at the beginning
+			if i := index(body, p.old); i >= 0 { // there, but not at the beginning
 				return p, found(edit, body, i, 99, DiffersText)
 			}
 		}
@@ -128,14 +137,12 @@ func find(content []byte, start, edit int, e Edit) (place, error) {
 	if !p.all && !marked {
 		// From the next byte on, not from behind the match: in "aaa" it is not
 		// certain which "aa" is meant.
-		if bytes.Contains(body[at+1:], p.old) {
+		if index(body[at+1:], p.old) >= 0 {
 			return p, ambiguous(body, p.old, edit)
 		}
 	}
-	if at == 0 && start > 0 {
-		p.new = bytes.TrimPrefix(p.new, []byte(bom))
-	}
 	p.first = start + at
+	p.marked = at == 0 && start > 0
 	return p, nil
 }
 
@@ -174,7 +181,7 @@ func ambiguous(body, old []byte, edit int) error {
 	e := &AmbiguousError{Edit: edit}
 	line, counted := 1, 0
 	for at := 0; ; {
-		i := bytes.Index(body[at:], old)
+		i := index(body[at:], old)
 		if i < 0 {
 			break
 		}

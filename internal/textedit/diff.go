@@ -54,7 +54,7 @@ func Diff(path string, old, new []byte, maxBytes int) (diff string, omitted int6
 	w.line("--- ", []byte(a+tab), "\n")
 	w.line("+++ ", []byte(b+tab), "\n")
 
-	changes := compare(old, new)
+	changes := compare(old, new, maxBytes)
 	for len(changes) > 0 {
 		n := 1
 		for n < len(changes) && near(old[changes[n-1].oldEnd:changes[n].old]) {
@@ -78,13 +78,16 @@ func near(between []byte) bool {
 type change struct{ old, oldEnd, new, newEnd int }
 
 // compare lists the changes from old to new, in order, with at least one common
-// line between any two.
-func compare(old, new []byte) []change {
+// line between any two. What is behind the changes that fill enough bytes becomes
+// one: nobody is shown it.
+func compare(old, new []byte, enough int) []change {
 	// What follows the last change is set aside first: then one change, however
 	// big, needs no comparison at all.
 	tail := commonTail(old, new)
 	var changes []change
+	filled := 0
 	add := func(c change) {
+		filled += c.oldEnd - c.old + c.newEnd - c.new
 		if n := len(changes); n > 0 && changes[n-1].oldEnd == c.old && changes[n-1].newEnd == c.new {
 			changes[n-1].oldEnd, changes[n-1].newEnd = c.oldEnd, c.newEnd
 			return
@@ -99,7 +102,7 @@ func compare(old, new []byte) []change {
 		if i == oldEnd && j == newEnd {
 			return changes
 		}
-		if len(changes) >= maxChanges {
+		if len(changes) >= maxChanges || filled > enough {
 			add(change{i, oldEnd, j, newEnd})
 			return changes
 		}

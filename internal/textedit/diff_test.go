@@ -195,7 +195,8 @@ func FuzzDiffApplies(f *testing.F) {
 			t.Fatal("a diff of nothing, or none of something")
 		}
 		part, omitted := Diff("f", old, new, limit)
-		if !strings.HasPrefix(diff, part) || len(part) > max(limit, 0) || int64(len(part))+omitted != int64(len(diff)) {
+		whole := len(diff) <= max(limit, 0)
+		if (omitted == 0) != whole || whole && part != diff || len(part) > max(limit, 0) || part != "" && !strings.HasPrefix(part, diff[:strings.Index(diff, "\n")+1]) {
 			t.Fatalf("limit %d: %d and %d omitted of %d", limit, len(part), omitted, len(diff))
 		}
 	})

@@ -35,7 +35,7 @@ func miss(body, old []byte, edit int) error {
 		if bytes.Equal(other, old) {
 			continue
 		}
-		if at := bytes.Index(body, other); at >= 0 {
+		if at := index(body, other); at >= 0 {
 			return found(edit, body, at, 99, DiffersLineEnds)
 		}
 	}
@@ -102,9 +102,10 @@ func squeeze(s []byte) []byte {
 // foldedIndex finds old in body without regard to white space and case, and
 // gives the part of body from its first to behind its last character. It goes
 // over body in blocks, so that the folded form of it is never there as a whole.
+// A text of more than 64 KiB is not looked for: its offsets would take eight times as much.
 func foldedIndex(body, old []byte) (at, end int) {
 	want := appendFolded(nil, old)
-	if len(want) == 0 {
+	if len(want) == 0 || len(want) > 64<<10 {
 		return -1, -1
 	}
 	const block = 64 << 10
@@ -117,7 +118,7 @@ func foldedIndex(body, old []byte) (at, end int) {
 				offsets = append(offsets, from+i)
 			}
 		}
-		if i := bytes.Index(folded, want); i >= 0 {
+		if i := index(folded, want); i >= 0 {
 			return offsets[i], offsets[i+len(want)-1] + 1
 		}
 		if keep := len(want) - 1; len(folded) > keep { // a match may begin in what is left
@@ -138,7 +139,9 @@ const (
 // line that is most like the longest line of old, by the pairs of characters in
 // them, and takes as many lines before and after it as old has.
 func nearestLines(body, old []byte) (at, end int) {
-	lines := bytes.SplitAfterN(bytes.TrimSuffix(old, []byte("\n")), []byte("\n"), 1000)
+	const most = 1000
+	lines := bytes.SplitAfterN(bytes.TrimSuffix(old, []byte("\n")), []byte("\n"), most+1)
+	lines = lines[:min(len(lines), most)] // the last one would be all the rest
 	longest := 0
 	for i, l := range lines {
 		if len(bytes.TrimSpace(l)) > len(bytes.TrimSpace(lines[longest])) {

@@ -3,8 +3,10 @@ package worktree
 import (
 	"bytes"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -94,6 +96,45 @@ func attribute(t *testing.T, file, name string) []byte {
 	}
 	must(t, err)
 	return b[:n]
+}
+
+// F5: where the group cannot be kept, another one gets no more than everybody, also by a list.
+func TestForeignGroupByList_F5(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("needs the superuser to lay out files of two users")
+	}
+	dir, err := os.MkdirTemp("", "belay-worktree-list-")
+	must(t, err)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	must(t, os.Chmod(dir, 0o777))
+	userAttributes(t, dir)
+	binary := filepath.Join(dir, "worktree.test")
+	copySelf(t, binary)
+	for _, c := range []struct {
+		gid         int
+		other, want byte // what the list gives everybody, and then the group
+	}{{4321, 0, 0}, {4321, 4, 4}, {777, 0, 6}} {
+		root := filepath.Join(dir, "root")
+		must(t, os.Mkdir(root, 0o777))
+		must(t, os.Chmod(root, 0o777))
+		f := filepath.Join(root, "f")
+		must(t, os.WriteFile(f, []byte("v1"), 0o600))
+		must(t, os.Chown(f, 1234, c.gid))
+		if err := unix.Setxattr(f, accessList, acl(ordinary, 6, 6, 6, 6, c.other), 0); err != nil {
+			t.Skip("no access control lists here: ", err)
+		}
+		cmd := exec.Command(binary, root)
+		cmd.Env = []string{helperVariable + "=replace-v1"}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: ordinary, Gid: ordinary, Groups: []uint32{777}}}
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		if got := attribute(t, f, accessList); !bytes.Equal(got, acl(ordinary, 6, 6, c.want, 6, c.other)) {
+			t.Errorf("group %d, others %d: %v", c.gid, c.other, got)
+		}
+		must(t, os.RemoveAll(root))
+	}
 }
 
 // F5: extended attributes of users and access control lists are kept; a list that only the folder hands out is not forced on an old

@@ -411,8 +411,8 @@ func (tg *target) digest(ctx context.Context, keep int64, lend bool) error {
 
 // chunks passes the content of f on in small pieces, up to size and one piece more where it is longer, until pass has enough.
 func chunks(ctx context.Context, f io.ReaderAt, size int64, pass func([]byte) bool) (n int64, err error) {
-	buf := scratch.Get().(*[scratchBytes]byte)
-	defer scratch.Put(buf)
+	buf := chunk.Get().(*[chunkBytes]byte)
+	defer chunk.Put(buf)
 	for n <= size {
 		if err := ctx.Err(); err != nil {
 			return n, err

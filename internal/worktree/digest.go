@@ -7,10 +7,17 @@ import (
 	"time"
 )
 
-// scratchBytes is what a call streams through besides its page.
-const scratchBytes = 128 << 10
+const (
+	// scratchBytes is what a read streams through besides its page: half of what it may take more (F2).
+	scratchBytes = 32 << 10
+	// chunkBytes is what a commit compares at a time.
+	chunkBytes = 128 << 10
+)
 
-var scratch = sync.Pool{New: func() any { return new([scratchBytes]byte) }}
+var (
+	scratch = sync.Pool{New: func() any { return new([scratchBytes]byte) }}
+	chunk   = sync.Pool{New: func() any { return new([chunkBytes]byte) }}
+)
 
 // Digest is the lower-case hex SHA-256 of content.
 func Digest(content []byte) string {

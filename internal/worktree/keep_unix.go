@@ -47,6 +47,7 @@ func keep(f, old *os.File) error {
 	if err := unix.Fstat(int(old.Fd()), &want); err != nil {
 		return err
 	}
+	foreign := false                  // the group is another
 	mode := uint32(want.Mode) & 0o777 // set-user-ID, set-group-ID and sticky are dropped
 	if have.Uid != want.Uid {
 		// Owner and group apart: an ordinary user may give the file to another group of theirs, not to another user.
@@ -63,6 +64,7 @@ func keep(f, old *os.File) error {
 		}
 		if have.Gid != want.Gid {
 			// Another group gets no more than everybody.
+			foreign = true
 			mode = mode&^0o070 | mode&0o007<<3
 		}
 	}
@@ -72,7 +74,7 @@ func keep(f, old *os.File) error {
 	if err := unix.Fchmod(int(f.Fd()), mode); err != nil {
 		return err
 	}
-	return keepAttributes(f, old)
+	return keepAttributes(f, old, foreign)
 }
 
 // chown takes a refusal for an answer: the owner is kept where the process may.

@@ -211,6 +211,23 @@ func TestOpenIsWhatWasSeen_F2(t *testing.T) {
 			t.Error("another directory was opened")
 			r.Close()
 		}
+		must(t, os.Remove(w.in+"/d"))
+		must(t, makeFIFO(w.in+"/d"))
+		go func() {
+			r, err := openSame(d.dir, "d", d.info)
+			if err == nil {
+				r.Close()
+			}
+			done <- err
+		}()
+		select {
+		case err = <-done:
+			if err == nil {
+				t.Error("a FIFO was opened")
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatal("the open of a FIFO waits")
+		}
 		p.close()
 		d.close()
 	}

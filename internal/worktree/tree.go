@@ -21,6 +21,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 const (
@@ -72,7 +73,8 @@ func Open(root string, o Options) (*Tree, error) {
 	if err != nil {
 		return nil, rootError(given, err)
 	}
-	r, err := os.OpenRoot(resolved)
+	// With the slash the system takes nothing but a directory: a FIFO would be waited for.
+	r, err := os.OpenRoot(strings.TrimRight(resolved, "/") + "/")
 	if err != nil {
 		return nil, rootError(given, err)
 	}

@@ -252,8 +252,9 @@ func leadsOut(depth int, rest []string) bool {
 }
 
 // openSame opens the directory that fi describes, or fails: os.Root would follow a link that was put in its place meanwhile.
+// It would also wait for the writer of a FIFO; with a slash behind its name the system takes nothing but a directory.
 func openSame(in *os.Root, name string, fi os.FileInfo) (*os.Root, error) {
-	next, err := in.OpenRoot(name)
+	next, err := in.OpenRoot(name + "/")
 	if err != nil {
 		return nil, err
 	}

@@ -134,11 +134,12 @@ func (o *outbox) Drain(ctx context.Context, patience time.Duration) bool {
 		o.moved.Broadcast()
 	}
 	defer context.AfterFunc(ctx, wake)()
+	began := time.Now() // before the timer: when that wakes it, the time is up
 	timer := time.AfterFunc(patience, wake)
 	defer timer.Stop()
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	began, wrote := time.Now(), o.wrote
+	wrote := o.wrote
 	for len(o.waiting) > 0 || o.writing {
 		if o.wrote != wrote {
 			began, wrote = time.Now(), o.wrote

@@ -110,6 +110,28 @@ func TestAReaderThatDoesNotRead(t *testing.T) {
 	}
 }
 
+// The patience ends also where the wait begins late.
+func TestDrainThatIsHeldUp(t *testing.T) {
+	t.Parallel()
+	r, w := io.Pipe() // nobody reads
+	o := newOutbox(w, nil)
+	defer func() { r.Close(); o.Close(); <-o.ended }()
+	o.Put("x")
+	o.mu.Lock()
+	done := make(chan bool)
+	go func() { done <- o.Drain(context.Background(), 10*time.Millisecond) }()
+	time.Sleep(50 * time.Millisecond)
+	o.mu.Unlock()
+	select {
+	case all := <-done:
+		if all {
+			t.Error("it was drained without a reader")
+		}
+	case <-time.After(hang):
+		t.Fatal("it waits for ever")
+	}
+}
+
 type failing struct{ after int }
 
 func (f *failing) Write(b []byte) (int, error) {

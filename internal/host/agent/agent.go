@@ -17,7 +17,7 @@
 // A turn is one request and the calls of its answer. A run is a row of turns: it begins
 // with a text of the user or with a message that wakes the model, and ends when the model
 // stops and nothing waits. An agent is idle between runs, and settled when it is idle and
-// nothing is left that could wake it.
+// nothing is left that could wake it but a service that fails.
 //
 // # Calls of one answer
 //

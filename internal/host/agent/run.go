@@ -168,6 +168,9 @@ func (r *run) finish(err error) {
 	}
 	close(r.over)
 	r.current = nil
+	if r.closed {
+		r.announce()
+	}
 	r.halted = r.halted || err != nil || aborted
 	switch {
 	case r.closed, err != nil && limit == nil && !aborted: // the texts wait for the user's next word

@@ -116,7 +116,7 @@ func reasonOf(status int, code, kind, detail string) Reason {
 		return TooLong
 	// Neither vendor has a code for it in every protocol; the sentences have been these
 	// for years.
-	case status == http.StatusBadRequest && (strings.Contains(said, "prompt is too long") || strings.Contains(said, "maximum context length") || strings.Contains(said, "context window")):
+	case status == http.StatusBadRequest && (strings.Contains(said, "prompt is too long") || strings.Contains(said, "maximum context length") || strings.Contains(said, "exceed context limit") || strings.Contains(said, "context window")):
 		return TooLong
 	case has("insufficient_quota", "billing_error", "billing_hard_limit_reached"), status == http.StatusPaymentRequired:
 		return Quota

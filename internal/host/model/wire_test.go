@@ -402,6 +402,7 @@ func TestRefusals(t *testing.T) {
 		{403, "", model.Auth, ""},
 		{400, openAI("", "invalid_request_error"), model.BadRequest, "invalid_request_error"},
 		{400, openAI("context_length_exceeded", "invalid_request_error"), model.TooLong, "context_length_exceeded"},
+		{400, "{\"type\":\"error\",\"error\":{\"type\":\"invalid_request_error\",\"message\":\"input length and `max_tokens` exceed context limit: 188240 + 16384 > 200000, decrease input length or `max_tokens` and try again\"}}", model.TooLong, "invalid_request_error"},
 		{400, `{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 9 tokens > 8 maximum"}}`, model.TooLong, "invalid_request_error"},
 		{413, claude("request_too_large"), model.TooLong, "request_too_large"},
 		{404, openAI("model_not_found", "invalid_request_error"), model.BadRequest, "model_not_found"},

@@ -20,6 +20,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
@@ -257,7 +258,17 @@ func (t *Transcript) sync() error {
 	if t.file == nil {
 		return nil
 	}
-	return t.wrap(t.dir.sync(t.file.File))
+	if t.broken != nil {
+		return t.broken
+	}
+	err := t.wrap(t.dir.sync(t.file.File))
+	var e *Error
+	if errors.As(err, &e) && e.Reason != NoSpace {
+		// The system tells of it once, and may hold for written what is not: a later sync proves
+		// nothing.
+		t.broken = err
+	}
+	return err
 }
 
 // Close syncs, and gives the conversation free for others. A conversation without an entry
