@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"math"
 	"math/rand"
 	"net"
 	"os"
@@ -425,14 +426,16 @@ func TestReadMemory_F2(t *testing.T) {
 		{Name: "f", Limit: 256 << 10}, {Name: "f", Offset: -10, Limit: 1 << 30},
 	} {
 		limit := uint64(min(r.Limit, DefaultPageBytes))
-		_, err := w.t.Read(bg, r) // fill the pool
-		must(t, err)
-		var a, b runtime.MemStats
-		runtime.ReadMemStats(&a)
-		_, err = w.t.Read(bg, r)
-		must(t, err)
-		runtime.ReadMemStats(&b)
-		if got := b.TotalAlloc - a.TotalAlloc + scratchBytes; got > limit+64<<10 {
+		got := uint64(math.MaxUint64)
+		for range 8 { // the pool has a buffer to give, sooner or later
+			var a, b runtime.MemStats
+			runtime.ReadMemStats(&a)
+			_, err := w.t.Read(bg, r)
+			must(t, err)
+			runtime.ReadMemStats(&b)
+			got = min(got, b.TotalAlloc-a.TotalAlloc)
+		}
+		if got+scratchBytes > limit+64<<10 {
 			t.Errorf("%+v allocated %d", r, got)
 		}
 	}
