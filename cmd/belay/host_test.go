@@ -227,11 +227,24 @@ func TestUnreadErrorsDoNotHoldTheEnd(t *testing.T) {
 // the transcript is saved.
 func TestTheReaderLeaves(t *testing.T) {
 	t.Parallel()
-	for _, args := range [][]string{{"run", "--json", "go"}, {"rpc"}} {
-		t.Run(args[0], func(t *testing.T) {
+	// idle waits for a run in the background.
+	const idle = `{"calls":[{"name":"exec_command","args":{"cmd":"sh -c 'echo $$ > child; exec sleep 300' & echo $$ > pid; wait","mode":"background","yield_time_ms":250}}]}
+{"text":"It runs."}
+{"text":"never asked for"}
+`
+	for name, c := range map[string]struct {
+		script string
+		args   []string
+		code   int
+	}{
+		"run":       {long, []string{"run", "--json", "go"}, 1},
+		"run, idle": {idle, []string{"run", "--json", "go"}, 1},
+		"rpc":       {long, []string{"rpc"}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := newHosted(t)
-			run := h.belay(long, args...)
+			run := h.belay(c.script, c.args...)
 			var stderr bytes.Buffer
 			run.Stderr = &stderr
 			in, err := run.StdinPipe()
@@ -252,6 +265,14 @@ func TestTheReaderLeaves(t *testing.T) {
 				t.Fatalf("%q, %v", line, err)
 			}
 			pid := h.pid("pid")
+			for end := time.Now().Add(hang); name == "run, idle"; time.Sleep(5 * time.Millisecond) {
+				if len(h.transcript()) >= 6 { // the turn after the call is over
+					break
+				}
+				if time.Now().After(end) {
+					t.Fatal("the turn does not end")
+				}
+			}
 			out.Close() // nothing is written for long
 			left := time.Now()
 			code := waitFor(t, run)
@@ -259,7 +280,7 @@ func TestTheReaderLeaves(t *testing.T) {
 				t.Errorf("it took %s to notice", took)
 			}
 			// Events that were not read to their end told nobody what came of the task.
-			if want := map[string]int{"run": 1, "rpc": 0}[args[0]]; code != want {
+			if code != c.code {
 				t.Errorf("exit code %d: %s", code, stderr.String())
 			}
 			h.gone(pid)

@@ -223,23 +223,29 @@ func TestSleepingSessionsAreCheap(t *testing.T) {
 	wg.Wait()
 }
 
+// ownNumbers readies a process in a namespace of its own, see inNamespace, that has so many numbers.
+func ownNumbers(n int) (die func(what string, err error)) {
+	die = func(what string, err error) {
+		fmt.Println("cannot:", what, err)
+		os.Exit(9)
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		die("private", err)
+	}
+	if err := unix.Mount("proc", "/proc", "proc", 0, ""); err != nil {
+		die("proc", err)
+	}
+	if err := os.WriteFile("/proc/sys/kernel/pid_max", []byte(strconv.Itoa(n)), 0); err != nil {
+		die("pid_max", err)
+	}
+	return die
+}
+
 // few-numbers runs in a namespace of processes that has few numbers, so that they start over all the
 // time.
 func init() {
 	helpers["few-numbers"] = func(args []string) {
-		die := func(what string, err error) {
-			fmt.Println("cannot:", what, err)
-			os.Exit(9)
-		}
-		if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-			die("private", err)
-		}
-		if err := unix.Mount("proc", "/proc", "proc", 0, ""); err != nil {
-			die("proc", err)
-		}
-		if err := os.WriteFile("/proc/sys/kernel/pid_max", []byte("360"), 0); err != nil {
-			die("pid_max", err)
-		}
+		die := ownNumbers(360)
 		by := exec.Command("setsid", "sleep", "300")
 		if err := by.Start(); err != nil {
 			die("bystander", err)
@@ -293,19 +299,7 @@ func init() {
 
 func init() {
 	helpers["ring"] = func([]string) {
-		die := func(what string, err error) {
-			fmt.Println("cannot:", what, err)
-			os.Exit(9)
-		}
-		if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-			die("private", err)
-		}
-		if err := unix.Mount("proc", "/proc", "proc", 0, ""); err != nil {
-			die("proc", err)
-		}
-		if err := os.WriteFile("/proc/sys/kernel/pid_max", []byte(strconv.Itoa(usualNumbers)), 0); err != nil {
-			die("pid_max", err)
-		}
+		die := ownNumbers(usualNumbers)
 		// Forward only, and with nobody looking: as if that much had been forked.
 		if err := os.WriteFile("/proc/sys/kernel/ns_last_pid", []byte(strconv.Itoa(usualNumbers-15)), 0); err != nil {
 			die("ns_last_pid", err)
