@@ -13,6 +13,24 @@ import (
 	"time"
 )
 
+// F1: a root that is no directory is refused, and a FIFO not waited for.
+func TestRootThatIsAFIFO(t *testing.T) {
+	t.Parallel()
+	root := filepath.Join(t.TempDir(), "fifo")
+	if err := syscall.Mkfifo(root, 0o600); err != nil {
+		t.Skip(err)
+	}
+	for _, args := range [][]string{{"call", "read", `{"path":"x"}`}, {"mcp"}, {"doctor"}, {"tools"}} {
+		cmd := belay(t, append(args, "--root", root)...)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if code := waitFor(t, cmd); code != 3 && args[0] != "tools" {
+			t.Errorf("%s: exit code %d", args[0], code)
+		}
+	}
+}
+
 // P4: a signal ends a call and what it started, with the grace of a shutdown and not with that of a
 // cancellation; a second one takes it.
 func TestSignalsEndACall(t *testing.T) {

@@ -267,7 +267,7 @@ func (p *program) projectLayer(c *configuration) (layer, error) {
 // readProject gives nil where there is no file. A root that cannot be opened has none
 // either: whoever opens it next says so.
 func readProject(root string) ([]byte, error) {
-	dir, err := os.OpenRoot(root)
+	dir, err := os.OpenRoot(strings.TrimRight(root, "/") + "/") // with the slash no FIFO is waited for
 	if err != nil {
 		return nil, nil
 	}

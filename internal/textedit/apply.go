@@ -7,9 +7,10 @@
 // does not promise that an edit is found: a miss says where the nearest text is
 // and how it differs, and leaves it to the caller to ask again.
 //
-// Time is linear in the content times the number of edits. Memory is the result
-// and a few hundred KiB, for a diff of very different texts some 20 MB. Nothing does I/O or keeps state; everything may be
-// called at the same time, as long as nobody changes the content.
+// Time is linear in the content times the number of edits, but for content that is
+// made against it. Memory is the result and a few MB, for a diff of very different
+// texts some 20 MB. Nothing does I/O or keeps state; everything may be called at the
+// same time, as long as nobody changes the content.
 package textedit
 
 import (
